@@ -1,0 +1,65 @@
+"""Diagnostics as text: in full for a person, in one line for a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from capkernel.diagnostics.codes import CODES
+from capkernel.diagnostics.model import Diagnostic, Note, Span
+
+MOST_SHOWN = 10
+
+
+def render_concise(diagnostic: Diagnostic) -> str:
+    """`cell[4]:2:22: error[impure-map]: ...`, columns 1-based."""
+    at = f"cell[{diagnostic.cell}]:{diagnostic.span.line}:{diagnostic.span.column + 1}"
+    return f"{at}: {diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+
+
+def render_text(diagnostics: Sequence[Diagnostic], sources: Mapping[int, str]) -> str:
+    """All of `diagnostics` with the source lines they point at. `sources` maps cell numbers to checked texts."""
+    shown = [_render(diagnostic, sources) for diagnostic in diagnostics[:MOST_SHOWN]]
+    rest = len(diagnostics) - MOST_SHOWN
+    if rest > 0:
+        shown.append(f"... and {rest} more")
+    return "\n\n".join(shown)
+
+
+def _render(diagnostic: Diagnostic, sources: Mapping[int, str]) -> str:
+    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"]
+    lines += _excerpt(diagnostic.cell, diagnostic.span, diagnostic.label, sources, "^")
+    for captured in diagnostic.captured:
+        lines.append(f"   = captures: `{captured.name}: {captured.type}` from {captured.origin}")
+    for note in diagnostic.notes:
+        lines += _render_note(note, sources)
+    known = CODES.get(diagnostic.code)
+    why = diagnostic.why or (known.why if known else "")
+    if why:
+        lines.append(f"   = why: {why}")
+    if diagnostic.help:
+        lines.append(f"   = help: {diagnostic.help}")
+    if diagnostic.fix is not None:
+        lines.append(f"   = fix: {diagnostic.fix.text}")
+        lines += [f"       {line}" for line in diagnostic.fix.code.splitlines()]
+    return "\n".join(lines)
+
+
+def _render_note(note: Note, sources: Mapping[int, str]) -> list[str]:
+    if note.span is None:
+        return [f"   = note: {note.text}"]
+    return [f"note: {note.text}", *_excerpt(note.cell, note.span, "", sources, "-")]
+
+
+def _excerpt(cell: int, span: Span, label: str, sources: Mapping[int, str], mark: str) -> list[str]:
+    where = f"  --> cell[{cell}]:{span.line}:{span.column + 1}"
+    source_lines = sources.get(cell, "").splitlines()
+    if not 1 <= span.line <= len(source_lines):
+        return [where]
+    # Tabs would move the underline; a column is one character here.
+    text = source_lines[span.line - 1].replace("\t", " ")
+    end = span.end_column if span.end_line == span.line else len(text)
+    width = max(1, min(end, len(text)) - span.column)
+    number = str(span.line)
+    gutter = " " * len(number)
+    underline = f"{' ' * span.column}{mark * width} {label}".rstrip()
+    return [where, f" {gutter} |", f" {number} | {text}", f" {gutter} | {underline}"]

@@ -1,0 +1,75 @@
+"""What a checked cell may do: the checker writes it, the broker enforces it, the person reads one line of it.
+
+Authority of a running cell = policy ∩ plan ∩ now (docs/design.md). A plan holds types, names and source text,
+never values.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class CodeKey(msgspec.Struct, frozen=True, array_like=True):
+    """Identity of a code object of a cell, computed alike by the checker and by the worker (`wire.codekey`)."""
+
+    cell: int
+    line: int  # co_firstlineno, 1-based
+    name: str  # co_name
+    span: tuple[int, int, int, int]  # smallest start and largest end of its instructions: line, column, line, column
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A place in the checked text of a cell: 1-based lines, 0-based columns in characters, end exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class ScopeSite(msgspec.Struct, frozen=True):
+    """A `with request_*(...)` the cell can reach. `argument` is None when it is not literal: any the policy allows."""
+
+    kind: str  # "file_system"
+    argument: str | None
+    cell: int
+    span: Span
+
+
+class FreeName(msgspec.Struct, frozen=True):
+    """A name a pure function reads from outside itself, and what the vault is to put there."""
+
+    name: str
+    kind: str  # "data" (sent by value at the call) | "module" | "table" | "function" | "api" | "classified"
+    target: str = ""  # module: "numpy"; table/api: the qualified name, e.g. "json.loads"
+    function: CodeKey | None = None  # kind "function": another entry of the plan's `pure`
+
+
+class PureFunction(msgspec.Struct, frozen=True):
+    """The checked source of a function that `map` or `flat_map` may be given."""
+
+    key: CodeKey
+    kind: str  # "lambda" | "def"
+    name: str
+    source: str  # an expression for a lambda, a whole `def` for a def; dedented, exactly as checked
+    free: tuple[FreeName, ...] = ()
+
+
+class MaskSite(msgspec.Struct, frozen=True):
+    """A call that makes a Classified value, and the static type its mask shows (`str` in `Classified[str](***)`)."""
+
+    span: Span
+    type: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything the kernel needs to know about an accepted cell."""
+
+    scopes: tuple[ScopeSite, ...] = ()
+    sinks: tuple[str, ...] = ()  # "write_classified" when the cell can write a classified file
+    pure: tuple[PureFunction, ...] = ()
+    tables: tuple[str, ...] = ()  # pure library functions handed to map directly: "builtins.len"
+    masks: tuple[MaskSite, ...] = ()
+
+
+NOTHING = Plan()

@@ -1,0 +1,250 @@
+"""The links of the vault: kernel ↔ keeper (the control link), keeper ↔ runner, and keeper ↔ each job's process.
+
+All are streams in the layout of `wire.frames`. A message that hands over a descriptor (`NewRunner`, `Fill`, `Write`,
+`Job`) is sent with exactly one descriptor as ancillary data on its first byte; the receiver queues descriptors and
+gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`) are never answered.
+
+Rule 1: values travel only between the keeper and the process of one job, over a stream of that job's own. So the
+runner's memory never holds one, and no job can find what an earlier one left there.
+Rule 2: nobody but a job's process decodes a value; the keeper reads str and bytes only.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from capkernel.wire.plan import CodeKey, PureFunction
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds on the vault's work. Seconds are wall time; bytes are of encoded values unless said otherwise."""
+
+    job_seconds: float = 20.0
+    job_memory_bytes: int = 2 * 1024**3  # address space of a job beyond what the runner itself has
+    result_bytes: int = 256 * 1024**2
+    fill_bytes: int = 64 * 1024**2  # of a file that `Fill` reads
+    job_input_bytes: int = 1024**3  # argument, captured data and captured handles together
+    total_bytes: int = 4 * 1024**3  # all values the keeper holds; beyond it new ones become poison
+
+
+class FunctionBundle(msgspec.Struct, frozen=True):
+    """A pure function with all it needs, as the kernel hands it to the vault.
+
+    Either `entry` names one of `functions`, or `table` is the qualified name of a library function
+    ("builtins.str.upper"). `functions` holds every session function that is reachable from the entry, itself included.
+
+    The captured data beside it is one `wire.values` dict: "globals" {name: value} for all functions, "closure"
+    {name: value} for the entry, and optionally "closures" {function_id(key): {name: value}} for others with free
+    variables of their own. Classified objects in it are handles.
+    """
+
+    entry: CodeKey | None = None
+    table: str = ""
+    functions: tuple[PureFunction, ...] = ()
+
+
+def function_id(key: CodeKey) -> str:
+    """The text that stands for a function in the "closures" of the captured data."""
+    return f"{key.cell}:{key.line}:{key.name}:{'.'.join(map(str, key.span))}"
+
+
+# ── kernel → keeper ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Begin(msgspec.Struct, tag="begin", frozen=True):
+    """The first message."""
+
+    limits: Limits
+
+
+class NewRunner(msgspec.Struct, tag="new_runner", frozen=True):
+    """With a descriptor: the keeper's end of a fresh runner link. `generation` counts runners from 1."""
+
+    generation: int
+
+
+class Put(msgspec.Struct, tag="put", frozen=True):
+    """Hold the blob under `handle`."""
+
+    handle: str
+    origin: str
+    label: str = ""
+
+
+class Fill(msgspec.Struct, tag="fill", frozen=True):
+    """With a descriptor of a regular file: read it from its start and hold the content under `handle`."""
+
+    handle: str
+    kind: Literal["str", "bytes"]
+    origin: str
+    label: str = ""
+
+
+class Map(msgspec.Struct, tag="map", frozen=True):
+    """`new` = function(`source`). The blob is the captured data (see FunctionBundle)."""
+
+    new: str
+    source: str
+    bundle: FunctionBundle
+    flat: bool = False
+
+
+class Zip(msgspec.Struct, tag="zip", frozen=True):
+    new: str
+    left: str
+    right: str
+
+
+class Write(msgspec.Struct, tag="write", frozen=True):
+    """With a descriptor of a regular file open for writing: put the value there once known. Answered by Written."""
+
+    ticket: int
+    handle: str
+    limit_bytes: int
+
+
+class Describe(msgspec.Struct, tag="describe", frozen=True):
+    """What the person's viewer may show of a handle beside the value. Answered by Described."""
+
+    ticket: int
+    handle: str
+
+
+class Count(msgspec.Struct, tag="count", frozen=True):
+    """Answered at once by Status."""
+
+    ticket: int
+
+
+class Settle(msgspec.Struct, tag="settle", frozen=True):
+    """Answered by Settled when everything posted before is done."""
+
+    ticket: int
+
+
+ToKeeper = Begin | NewRunner | Put | Fill | Map | Zip | Write | Describe | Count | Settle
+
+# ── keeper → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class KeeperReady(msgspec.Struct, tag="keeper_ready", frozen=True):
+    """Sent once, locked down, before any value. `report` is `sandbox.Report` as JSON."""
+
+    report: str
+
+
+class RunnerReady(msgspec.Struct, tag="runner_ready", frozen=True):
+    """A runner said it is locked down. Passed on by the keeper with the generation."""
+
+    report: str
+    generation: int = 0
+
+
+class RunnerLost(msgspec.Struct, tag="runner_lost", frozen=True):
+    """The runner died, hangs or broke the protocol; its job is poison. The kernel kills it and sends a new one."""
+
+    generation: int
+
+
+class Written(msgspec.Struct, tag="written", frozen=True):
+    """Outcome of a Write. For the kernel and the person; never for the worker.
+
+    written: `size` bytes went out · poison · not_text: neither str (without lone surrogates) nor bytes · too_large:
+    more than the limit, nothing was written · failed: the system refused (`errno`), part may have been written.
+    """
+
+    ticket: int
+    outcome: Literal["written", "poison", "not_text", "too_large", "failed"]
+    size: int = 0
+    errno: int = 0
+
+
+class Described(msgspec.Struct, tag="described", frozen=True):
+    """State, type, lineage and, for poison, the reason. For the person's viewer only: it depends on the value."""
+
+    ticket: int
+    state: Literal["unknown", "pending", "value", "poison"]
+    type_name: str = ""
+    size: int = 0
+    origins: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    reason: str = ""
+    place: str = ""
+
+
+class Status(msgspec.Struct, tag="status", frozen=True):
+    """Counts and types, no values. For tests and the person's viewer only."""
+
+    ticket: int
+    values: int
+    poisoned: int
+    pending: int
+    jobs_done: int
+    held_bytes: int
+    types: dict[str, int]
+    runner_generation: int
+
+
+class Settled(msgspec.Struct, tag="settled", frozen=True):
+    ticket: int
+
+
+FromKeeper = KeeperReady | RunnerReady | RunnerLost | Written | Described | Status | Settled
+
+# ── keeper → runner ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Job(msgspec.Struct, tag="job", frozen=True):
+    """With a descriptor: one end of a fresh stream. Fork a process that serves this job on it."""
+
+    number: int
+    bundle: FunctionBundle
+    flat: bool
+    pieces: int
+    libraries: tuple[str, ...]  # of numpy and pandas, what the values need
+    seconds: float
+    memory_bytes: int
+    result_bytes: int
+
+
+ToRunner = Job
+
+# ── runner → keeper ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Ended(msgspec.Struct, tag="ended", frozen=True):
+    """The job's process is gone. `problem` is empty when it exited as one that has answered; else why it has not."""
+
+    number: int
+    problem: str = ""
+
+
+FromRunner = RunnerReady | Ended
+
+# ── keeper → job ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Piece(msgspec.Struct, tag="piece", frozen=True):
+    """One encoded value, in the blob: the argument, the captured data, then each captured handle with its name."""
+
+    handle: str = ""
+
+
+# ── job → keeper ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Result(msgspec.Struct, tag="result", frozen=True):
+    """What the function returned, encoded, in the blob."""
+
+
+class Poisoned(msgspec.Struct, tag="poisoned", frozen=True):
+    """The function has no result. `reason` is the name of an exception type or of a limit, `place` a cell and line."""
+
+    reason: str
+    place: str = ""
+
+
+FromJob = Result | Poisoned

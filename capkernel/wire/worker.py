@@ -1,0 +1,167 @@
+"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages.
+
+`request` is the kernel's number of the Jupyter request a message belongs to. The kernel looks it up and ignores what
+it does not know; a worker's word is never trusted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from capkernel.wire.plan import CodeKey, MaskSite
+
+# A body from the worker is decoded into Python objects in the kernel, which take far more room than its bytes. Outputs
+# are limited anyway; contents of files travel as the blob.
+MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
+
+# ── kernel → worker ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Execute(msgspec.Struct, tag="execute", frozen=True):
+    """Run `text`, the very text that was checked. `raw` is what the person typed, kept for `In[n]` only."""
+
+    request: int
+    cell: int
+    raw: str
+    text: str
+    silent: bool = False
+    store_history: bool = True
+    allow_stdin: bool = False
+    expressions: dict[str, str] = {}
+    masks: tuple[MaskSite, ...] = ()
+
+
+class Complete(msgspec.Struct, tag="complete", frozen=True):
+    request: int
+    code: str
+    cursor: int
+
+
+class Inspect(msgspec.Struct, tag="inspect", frozen=True):
+    request: int
+    code: str
+    cursor: int
+    detail: int = 0
+
+
+class InputReply(msgspec.Struct, tag="input_reply", frozen=True):
+    request: int
+    value: str | None  # None: the person gave no answer (end of file)
+
+
+class CallResult(msgspec.Struct, tag="call_result", frozen=True):
+    """The broker's answer to a Call. Bulk data (file contents) is the frame's blob."""
+
+    call: int
+    value: Any = None  # plain: None, bool, int, str, list, dict of such
+    error: Failure | None = None
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why an effect did not happen. `kind` is a name out of `api.errors`; the message holds no classified content."""
+
+    kind: str
+    message: str
+    errno: int = 0
+    filename: str = ""
+
+
+class Shutdown(msgspec.Struct, tag="shutdown", frozen=True):
+    pass
+
+
+ToWorker = Execute | Complete | Inspect | InputReply | CallResult | Shutdown
+
+# ── worker → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """Sent once, locked down, before any cell. `report` is `sandbox.Report` as JSON."""
+
+    report: str
+
+
+class Published(msgspec.Struct, tag="published", frozen=True):
+    """What IPython would have sent on iopub. The kernel's firewall decides what of it goes out."""
+
+    request: int
+    kind: Literal[
+        "stream", "display_data", "update_display_data", "execute_result", "error", "clear_output",
+        "comm_open", "comm_msg", "comm_close",
+    ]  # fmt: skip
+    content: dict[str, Any]
+    metadata: dict[str, Any] = {}
+
+
+class InputRequest(msgspec.Struct, tag="input_request", frozen=True):
+    request: int
+    prompt: str
+    password: bool = False
+
+
+class Finished(msgspec.Struct, tag="finished", frozen=True):
+    """The end of an Execute, Complete or Inspect: its reply content, and for a cell the names bound and deleted."""
+
+    request: int
+    content: dict[str, Any]
+    bound: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+class OpenScope(msgspec.Struct, tag="open_scope", frozen=True):
+    kind: str  # "file_system"
+    argument: str
+
+
+class CloseScope(msgspec.Struct, tag="close_scope", frozen=True):
+    handle: str
+
+
+class Invoke(msgspec.Struct, tag="invoke", frozen=True):
+    """A method call on a capability. Content to write is the frame's blob; `secret` is a Classified handle."""
+
+    handle: str
+    method: str
+    path: str = ""
+    secret: str = ""
+
+
+class Call(msgspec.Struct, tag="call", frozen=True):
+    """An effect the cell waits for. Answered by one CallResult with the same number."""
+
+    call: int
+    effect: OpenScope | CloseScope | Invoke
+
+
+class FunctionRef(msgspec.Struct, frozen=True):
+    """Which function the worker says it passes: one of a cell, or a library function by qualified name."""
+
+    key: CodeKey | None = None
+    table: str = ""
+
+
+class Classify(msgspec.Struct, tag="classify", frozen=True):
+    """Take the plain value in the blob (`wire.values`) under `new`. No answer, as for every Classified operation."""
+
+    new: str
+    label: str = ""
+
+
+class MapClassified(msgspec.Struct, tag="map", frozen=True):
+    """`new` = function(`source`). The blob holds the captured data: `wire.values`, a dict of dicts by function key."""
+
+    new: str
+    source: str
+    function: FunctionRef
+    flat: bool = False
+
+
+class ZipClassified(msgspec.Struct, tag="zip", frozen=True):
+    new: str
+    left: str
+    right: str
+
+
+FromWorker = Ready | Published | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified
