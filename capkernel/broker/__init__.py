@@ -1,0 +1,1 @@
+"""May this effect happen, and do it: scopes, handles, files, sinks, audit."""

@@ -1,0 +1,332 @@
+"""The broker: may this effect happen, and do it.
+
+Rule 1: authority = policy ∩ plan ∩ now. A scope is opened only when the running cell's plan lists it and the policy
+allows it; nothing is granted or done while no cell runs; what a cell was granted ends with it.
+Rule 2: no word of the worker is trusted. Handles, methods and paths are looked up; what is wrong with them becomes a
+Failure, or, for what has no answer, poison.
+Rule 3: no answer depends on a classified value. Operations on Classified handles are posts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from capkernel.broker.audit import AuditLog, AuditUnavailable
+from capkernel.broker.classified_files import ClassifiedFiles
+from capkernel.broker.classified_handles import ClassifiedHandles
+from capkernel.broker.failures import EffectError, denied, revoked
+from capkernel.broker.files import FileEffects, in_words_of_cell
+from capkernel.broker.functions import NOTHING, FunctionRegistry
+from capkernel.broker.handles import HandleTable
+from capkernel.broker.identity import ClassifiedIndex
+from capkernel.broker.places import FileHandle, FileScope, Places
+from capkernel.broker.ports import VaultPort
+from capkernel.broker.threads import run_whole
+from capkernel.policy.excluded import Exclusions
+from capkernel.policy.model import Policy
+from capkernel.policy.paths import PathRules
+from capkernel.wire import values
+from capkernel.wire.plan import Plan
+from capkernel.wire.worker import (
+    Call,
+    CallResult,
+    Classify,
+    CloseScope,
+    Failure,
+    Invoke,
+    MapClassified,
+    OpenScope,
+    ZipClassified,
+)
+
+PARALLEL_EFFECTS: Final = 4
+MAX_WAITING: Final = 64
+SETTLE_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+_NO_DATA: Final = values.encode({})
+_METHOD = re.compile(r"[a-z_]{1,40}")
+
+Target = FileScope | FileHandle
+
+
+@dataclass(frozen=True)
+class _Cell:
+    number: int
+    plan: Plan
+
+
+class Broker:
+    """The effects of one session. All methods are called on one event loop; the effects themselves run in threads."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        base_dir: Path,
+        vault: VaultPort,
+        audit: AuditLog,
+        exclusions: Exclusions | None = None,
+    ) -> None:
+        """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given."""
+        rules = PathRules(policy)
+        excluded = Exclusions.ambient(policy.source) if exclusions is None else exclusions
+        self._index = ClassifiedIndex(rules, lambda: [os.path.realpath(root) for root in policy.root_paths()])
+        self._files = FileEffects(
+            policy, os.path.realpath(base_dir), rules, Places(rules, excluded, self._index), audit
+        )
+        self._sink = ClassifiedFiles(policy, vault, audit)
+        self._vault = vault
+        self._audit = audit
+        self._table: HandleTable[Target] = HandleTable()
+        self._functions = FunctionRegistry()
+        self._secrets = ClassifiedHandles()
+        self._cell: _Cell | None = None
+        self._slots = asyncio.Semaphore(PARALLEL_EFFECTS)
+        self._waiting = 0
+        self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
+            "exists": lambda file, cell, _: (self._files.exists(file, cell.number), b""),
+            "is_directory": lambda file, cell, _: (self._files.is_directory(file, cell.number), b""),
+            "is_classified": lambda file, cell, _: (self._files.is_classified(file, cell.number), b""),
+            "size": lambda file, cell, _: (self._files.size(file, cell.number), b""),
+            "read_bytes": lambda file, cell, _: (None, self._files.read(file, cell.number)),
+            "write": self._write,
+            "append": self._append,
+            "mkdir": self._mkdir,
+        }
+
+    # ── the running cell ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def open_cell(self, cell: int, plan: Plan) -> None:
+        """An accepted cell starts: it may do what `plan` lists, as far as the policy allows."""
+        self.close_cell()
+        self._functions.accept(plan)
+        self._sink.begin_cell()
+        self._index.begin_cell()
+        self._table.begin(cell)
+        self._cell = _Cell(cell, plan)
+
+    def close_cell(self) -> None:
+        """The cell is over, however it ended: everything that it was granted is revoked."""
+        if self._cell is None:
+            return
+        self._cell = None
+        _end(self._table.end())
+        try:
+            self._audit.sync()
+        except AuditUnavailable as problem:
+            _log.error("%s", problem)  # the log has closed itself: every later effect is refused
+
+    async def close(self) -> None:
+        """End the session: revoke, give classified writes under way SETTLE_SECONDS to finish, close the audit."""
+        self.close_cell()
+        await self._sink.settle(SETTLE_SECONDS)
+        self._audit.close()
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def call(self, message: Call, blob: bytes) -> tuple[CallResult, bytes]:
+        """Perform an effect for the worker. What is wrong with it is a Failure in the result, never an exception."""
+        path = ""
+        try:
+            effect = message.effect
+            if isinstance(effect, CloseScope):
+                # Also after the cell, and twice: closing only takes away.
+                _end(self._table.revoke_scope(effect.handle))
+                return CallResult(message.call), b""
+            cell = self._cell
+            if cell is None:
+                raise revoked("no cell is running, so this")
+            if self._waiting >= MAX_WAITING:
+                raise denied(f"more than {MAX_WAITING} effects at once: wait for some of them")
+            self._waiting += 1
+            try:
+                async with self._slots:
+                    if self._cell is not cell:
+                        raise revoked()  # it ended while this waited
+                    if isinstance(effect, OpenScope):
+                        path = effect.argument
+                        value, out = await self._open_scope(effect, cell)
+                    else:
+                        path = self._path_of(effect)
+                        value, out = await self._invoke(effect, cell, blob)
+            finally:
+                self._waiting -= 1
+            return CallResult(message.call, value), out
+        except EffectError as refusal:
+            failure = refusal.failure()
+        except AuditUnavailable as problem:
+            failure = Failure("CapabilityDenied", str(problem))
+        except OSError as problem:
+            failure = in_words_of_cell(problem, path).failure()
+        except Exception as problem:
+            # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
+            _log.error("effect failed inside the broker: %s", _where(problem))
+            failure = Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
+        return CallResult(message.call, None, failure), b""
+
+    async def _open_scope(self, effect: OpenScope, cell: _Cell) -> tuple[Any, bytes]:
+        if not any(site.kind == effect.kind and site.argument in (None, effect.argument) for site in cell.plan.scopes):
+            reason = "the plan of the running cell does not list this request"
+            self._audit.record("scope.open", "denied", cell=cell.number, path=effect.argument, reason=reason)
+            raise denied(f"{reason}; write it in the cell as `with request_file_system(...)`")
+        if effect.kind != "file_system":
+            raise denied("this kind of capability is not available")
+        scope = await run_whole(lambda: self._files.open_scope(effect.argument, cell.number))
+        try:
+            if self._cell is not cell:
+                raise revoked()
+            return self._table.mint_scope(scope), b""
+        except BaseException:
+            scope.end()
+            raise
+
+    async def _invoke(self, effect: Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        grant = self._table.find(effect.handle)
+        target = grant.target
+        if isinstance(target, FileScope):
+            if effect.method != "access":
+                raise _no_method("FileSystem", effect.method)
+            scope = target
+            file = await run_whole(lambda: self._files.access(scope, effect.path, cell.number))
+            return [self._mint(grant.scope, file, cell), file.path], b""
+        if effect.method == "children":
+            found = await run_whole(lambda: self._files.children(target, cell.number))
+            files = [FileHandle(target.scope, path) for path in found]
+            return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
+        if effect.method in ("read_classified", "read_classified_bytes"):
+            return await self._read_classified(target, effect.method, cell), b""
+        if effect.method == "write_classified":
+            await self._write_classified(target, effect.secret, cell)
+            return None, b""
+        perform = self._methods.get(effect.method)
+        if perform is None:
+            raise _no_method("FileEntry", effect.method)
+        return await run_whole(lambda: perform(target, cell, blob))
+
+    def _mint(self, scope: str, file: FileHandle, cell: _Cell) -> str:
+        if self._cell is not cell:
+            raise revoked()
+        known = file.scope.minted.get(file.path)
+        if known is None:
+            known = file.scope.minted[file.path] = self._table.mint(scope, file)
+        return known
+
+    def _write(self, file: FileHandle, cell: _Cell, data: bytes) -> tuple[Any, bytes]:
+        self._files.write(file, data, cell.number)
+        return None, b""
+
+    def _append(self, file: FileHandle, cell: _Cell, data: bytes) -> tuple[Any, bytes]:
+        self._files.append(file, data, cell.number)
+        return None, b""
+
+    def _mkdir(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
+        self._files.make_directory(file, cell.number)
+        return None, b""
+
+    async def _read_classified(self, file: FileHandle, method: str, cell: _Cell) -> str:
+        fd, origin = await run_whole(lambda: self._files.open_for_vault(file, cell.number))
+        try:
+            handle = self._secrets.mint()
+            try:
+                self._vault.fill(handle, fd, "str" if method == "read_classified" else "bytes", origin)
+            except Exception as problem:
+                _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
+                raise denied("this session has made as many classified values as it may: restart it") from None
+            return handle
+        finally:
+            os.close(fd)
+
+    async def _write_classified(self, file: FileHandle, secret: str, cell: _Cell) -> None:
+        self._secrets.require(secret)
+        self._sink.count()
+        sinks = cell.plan.sinks
+        reservation = await run_whole(lambda: self._files.reserve_classified(file, self._sink, sinks, cell.number))
+        self._sink.start(reservation, secret)
+
+    def _path_of(self, effect: Invoke) -> str:
+        target = self._table.find(effect.handle).target
+        return target.path if isinstance(target, FileHandle) else effect.path
+
+    # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def post(self, message: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
+        """An operation on Classified values. No answer: what is refused leaves a handle that is poison."""
+        cell = self._cell
+        if not self._secrets.accept(message.new):
+            self._refuse_post(message, cell, "the handle is malformed, was used before, or is one too many")
+            return  # not poison: the handle may be that of a sound value
+        if cell is None:
+            self._refuse_post(message, cell, "no cell is running")
+            self._poison(message.new)
+            return
+        try:
+            self._audit.record(f"classified.{_kind(message)}", "allowed", cell=cell.number)
+        except AuditUnavailable:
+            self._poison(message.new)
+            return
+        try:
+            self._hand_over(message, blob, cell)
+        except Exception as problem:  # nothing may reach the worker, so nothing may stop the kernel either
+            self._refuse_post(message, cell, type(problem).__name__)
+            self._poison(message.new)
+
+    def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
+        if isinstance(message, Classify):
+            self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
+        elif isinstance(message, ZipClassified):
+            if self._secrets.knows(message.left) and self._secrets.knows(message.right):
+                self._vault.zip(message.new, message.left, message.right)
+            else:
+                self._poison(message.new)
+        else:
+            bundle = self._functions.bundle(message.function)
+            if bundle is NOTHING or not self._secrets.knows(message.source):
+                self._refuse_post(message, cell, "the function or the source is not of an accepted cell")
+                self._poison(message.new)
+            else:
+                self._vault.map(message.new, message.source, bundle, blob, message.flat)
+
+    def _poison(self, handle: str) -> None:
+        # No function, and a source that nobody knows: poison twice over.
+        try:
+            self._vault.map(handle, secrets.token_hex(16), NOTHING, _NO_DATA, False)
+        except Exception as problem:  # then the vault never hears of the handle, which is poison as well
+            _log.warning("a classified operation was dropped: %s", type(problem).__name__)
+
+    def _refuse_post(self, message: Classify | MapClassified | ZipClassified, cell: _Cell | None, reason: str) -> None:
+        number = None if cell is None else cell.number
+        try:
+            self._audit.record(f"classified.{_kind(message)}", "denied", cell=number, reason=reason)
+        except AuditUnavailable as problem:
+            _log.error("%s", problem)
+
+
+def _end(targets: list[Target]) -> None:
+    for target in targets:
+        if isinstance(target, FileScope):
+            target.end()
+
+
+def _no_method(kind: str, method: str) -> EffectError:
+    shown = method if _METHOD.fullmatch(method) else "(not a name)"
+    return EffectError("TypeError", f"a {kind} has no method {shown}")
+
+
+def _kind(message: Classify | MapClassified | ZipClassified) -> str:
+    return {Classify: "classify", MapClassified: "map", ZipClassified: "zip"}[type(message)]
+
+
+def _where(problem: BaseException) -> str:
+    place = problem.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "?" if place is None else f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+    return f"{type(problem).__name__} at {where}"

@@ -1,0 +1,361 @@
+"""The effects on files.
+
+Rule 1: every effect is find → judge → decide → audit → act, in this order, and acts on the descriptor that was judged.
+Rule 2: classified content is never read here, and never written by plain writes; existence is no secret, size is.
+Rule 3: only regular files are read and written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from capkernel.broker import atomic
+from capkernel.broker.audit import AuditLog
+from capkernel.broker.classified_files import ClassifiedFiles, Reservation
+from capkernel.broker.confine import (
+    Escape,
+    canonical_path,
+    checked_path,
+    lexical,
+    open_beneath,
+    open_directory_ambient,
+    reopen,
+)
+from capkernel.broker.failures import EffectError, denied, os_failure
+from capkernel.broker.places import FileHandle, FileScope, Place, Places
+from capkernel.policy.decision import ALLOWED, Decision, Denied
+from capkernel.policy.model import Policy
+from capkernel.policy.paths import PathRules, below, is_below
+from capkernel.wire.frames import MAX_BLOB, MAX_BODY
+
+MAX_READ: Final = MAX_BLOB
+MAX_CHILDREN: Final = 100_000
+MAX_LISTING: Final = MAX_BODY // 8  # characters; up to four bytes each, and a handle beside every one
+_CHUNK: Final = 1 << 20
+
+
+class FileEffects:
+    """What a FileSystem and its FileEntries do. Every method blocks; the broker runs them in threads.
+
+    Methods raise EffectError, OSError (turned into the cell's words by the broker) or AuditUnavailable.
+    """
+
+    def __init__(self, policy: Policy, base_dir: str, rules: PathRules, places: Places, audit: AuditLog) -> None:
+        self._policy = policy
+        self._base_dir = base_dir
+        self._rules = rules
+        self._places = places
+        self._audit = audit
+
+    # ── scopes ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def open_scope(self, argument: str, cell: int) -> FileScope:
+        """The root that `argument` names, from the notebook's directory, when it lies within the policy's roots."""
+        fd, problem = self._open_root(argument)
+        try:
+            shown = self._rules.relative_to_root(canonical_path(fd)) if fd is not None else argument
+            self._record("files.open_scope", ALLOWED if problem is None else problem, cell, shown)
+            if fd is None:
+                assert problem is not None
+                raise denied(problem.reason)
+            scope, fd = FileScope(fd, argument), None
+            return scope
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _open_root(self, argument: str) -> tuple[int | None, Denied | None]:
+        if not self._policy.files.roots:
+            return None, Denied(self._policy.notice or "the policy lists no roots: add files.roots")
+        absolute = argument.startswith("/")
+        asked = argument if absolute else os.path.join(self._base_dir, checked_path(argument))
+        if absolute:
+            checked_path(argument.lstrip("/"))
+        # As text only, to choose among the operator's roots; the open below is what decides.
+        wanted = os.path.realpath(asked)
+        for root in self._policy.root_paths():
+            top = os.path.realpath(root)
+            rest = below(wanted, top)
+            if rest is None:
+                continue
+            parent = open_directory_ambient(top)
+            try:
+                if canonical_path(parent) != top:
+                    continue
+                fd = open_beneath(parent, rest or ".", os.O_PATH | os.O_DIRECTORY)
+            except Escape:
+                continue
+            finally:
+                os.close(parent)
+            try:
+                path, excluded = self._places.judge_directory(fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            if excluded is None and is_below(path, top):
+                return fd, None
+            os.close(fd)
+            if excluded is not None:
+                return None, Denied(f"no file is granted here: {excluded}")
+        roots = ", ".join(repr(root) for root in self._policy.files.roots)
+        return None, Denied(
+            f"the root is outside of what the policy allows ({roots}): ask for a directory within, "
+            "or have it added to files.roots"
+        )
+
+    def access(self, scope: FileScope, path: str, cell: int) -> FileHandle:
+        """The entry at `path`, which need not exist. Excluded places and paths that leave the root are refused."""
+        if path.startswith("/") and scope.argument.startswith("/"):
+            # The cell named an absolute root itself; then it may go on naming absolute paths in it.
+            inside = below(path, scope.argument.rstrip("/") or "/")
+            path = path if inside is None else inside
+        handle = FileHandle(scope, checked_path(path))
+        with self._at(handle, "files.access", cell) as place:
+            self._allow(place, "files.access", cell, ALLOWED)
+        return handle
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def exists(self, handle: FileHandle, cell: int) -> bool:
+        """Whether something is there. Allowed for classified paths: their names are no secret."""
+        return self._kind(handle, "files.exists", cell) is not None
+
+    def is_directory(self, handle: FileHandle, cell: int) -> bool:
+        mode = self._kind(handle, "files.is_directory", cell)
+        return mode is not None and stat.S_ISDIR(mode)
+
+    def is_classified(self, handle: FileHandle, cell: int) -> bool:
+        with self._at(handle, "files.is_classified", cell) as place:
+            self._allow(place, "files.is_classified", cell, ALLOWED)
+            return place.classified
+
+    def size(self, handle: FileHandle, cell: int) -> int:
+        """Bytes of a regular file."""
+        with self._at(handle, "files.size", cell) as place:
+            self._allow(place, "files.size", cell, self._plain(place, "its size is not told"))
+            status = self._regular(place)
+            return status.st_size
+
+    def children(self, handle: FileHandle, cell: int) -> list[str]:
+        """Paths of the entries of a directory, sorted; without excluded ones and names that are not UTF-8."""
+        with self._at(handle, "files.children", cell) as place:
+            self._allow(place, "files.children", cell, self._plain(place, "its files are not listed"))
+            if place.fd is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            fd = reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                names: list[str] = []
+                prefix = "" if handle.path == "." else handle.path + "/"
+                size = 0
+                with os.scandir(fd) as listing:
+                    for entry in listing:
+                        names.append(entry.name)
+                        size += len(prefix) + len(entry.name)
+                        if len(names) > MAX_CHILDREN or size > MAX_LISTING:
+                            problem = "a directory with too many entries to list at once"
+                            raise EffectError("OSError", problem, errno.EFBIG, handle.path)
+            finally:
+                os.close(fd)
+            return [
+                prefix + name
+                for name in sorted(names)
+                if _is_text(name) and not self._places.hides(place.canonical, name)
+            ]
+
+    def _kind(self, handle: FileHandle, what: str, cell: int) -> int | None:
+        try:
+            with self._at(handle, what, cell) as place:
+                self._allow(place, what, cell, ALLOWED)
+                return None if place.status is None else place.status.st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, handle: FileHandle, cell: int) -> bytes:
+        """The content of a plain regular file, at most MAX_READ bytes."""
+        with self._at(handle, "files.read", cell) as place:
+            self._allow(place, "files.read", cell, self._plain(place, "its content is not given"))
+            if self._regular(place).st_size > MAX_READ:
+                raise self._too_large(handle)
+            assert place.fd is not None
+            fd = reopen(place.fd, os.O_RDONLY)
+            try:
+                parts: list[bytes] = []
+                total = 0
+                while chunk := os.read(fd, _CHUNK):
+                    total += len(chunk)
+                    if total > MAX_READ:
+                        raise self._too_large(handle)
+                    parts.append(chunk)
+                return b"".join(parts)
+            finally:
+                os.close(fd)
+
+    def open_for_vault(self, handle: FileHandle, cell: int) -> tuple[int, str]:
+        """A descriptor of a regular file for the keeper to read, and the origin to write down. The caller closes it.
+
+        Any readable file may become a secret, classified or not. Nothing is read here.
+        """
+        with self._at(handle, "files.read_classified", cell) as place:
+            self._allow(place, "files.read_classified", cell, ALLOWED)
+            self._regular(place)
+            assert place.fd is not None
+            return reopen(place.fd, os.O_RDONLY), f"file:{place.shown}"
+
+    def reserve_classified(
+        self, handle: FileHandle, sink: ClassifiedFiles, sinks: tuple[str, ...], cell: int
+    ) -> Reservation:
+        """Take the name for a secret. The content follows from the vault (`classified_files`)."""
+        with self._at(handle, "files.write_classified", cell) as place:
+            self._allow(place, "files.write_classified", cell, sink.decide(place, sinks))
+            return sink.reserve(place, cell, handle.scope.require)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, handle: FileHandle, data: bytes, cell: int) -> None:
+        """Replace the file by `data`, all at once; creates parents."""
+        with self._at(handle, "files.write", cell) as place:
+            self._allow(place, "files.write", cell, self._writable(place))
+            with self._directory_of(handle, place) as directory:
+                atomic.replace(directory, place.rest[-1], data, handle.scope.require)
+
+    def append(self, handle: FileHandle, data: bytes, cell: int) -> None:
+        """Add `data` at the end; creates the file and its parents."""
+        with self._at(handle, "files.append", cell) as place:
+            decision = self._writable(place)
+            if decision == ALLOWED and place.status is not None and place.status.st_nlink > 1:
+                decision = Denied("the file has several names (hard links), and appending would change them all")
+            self._allow(place, "files.append", cell, decision)
+            flags = os.O_WRONLY | os.O_APPEND
+            with self._directory_of(handle, place) as directory:
+                handle.scope.require()
+                if place.fd is not None:
+                    fd = reopen(place.fd, flags)
+                else:
+                    flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                    fd = os.open(place.rest[-1], flags, 0o666, dir_fd=directory)
+            try:
+                atomic.write_all(fd, data)
+            finally:
+                os.close(fd)
+
+    def make_directory(self, handle: FileHandle, cell: int) -> None:
+        """Make a directory and its parents; an existing one is fine."""
+        with self._at(handle, "files.mkdir", cell) as place:
+            self._allow(place, "files.mkdir", cell, self._changeable(place))
+            if place.status is not None:
+                if not stat.S_ISDIR(place.status.st_mode):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                return
+            handle.scope.require()
+            self._no_dangling_link(place)
+            os.close(atomic.make_directories(place.base, place.rest))
+
+    @contextmanager
+    def _directory_of(self, handle: FileHandle, place: Place) -> Iterator[int]:
+        """The directory that the file is in, made when it is missing."""
+        if not place.rest or (place.status is not None and stat.S_ISDIR(place.status.st_mode)):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if place.status is not None:
+            self._regular(place)
+        else:
+            self._no_dangling_link(place)
+        handle.scope.require()
+        fd = atomic.make_directories(place.base, place.rest[:-1])
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _no_dangling_link(self, place: Place) -> None:
+        try:
+            found = os.stat(place.rest[0], dir_fd=place.base, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISLNK(found.st_mode):
+            raise denied("the path is a link to something that does not exist, and links are not replaced")
+
+    # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _at(self, handle: FileHandle, what: str, cell: int) -> Iterator[Place]:
+        with handle.scope.borrow() as root:
+            try:
+                with self._places.at(root, handle.path) as place:
+                    if place.excluded is not None:
+                        refusal = Denied(f"no file is granted here: {place.excluded}")
+                        self._record(what, refusal, cell, place.shown)
+                        raise denied(refusal.reason)
+                    yield place
+            except Escape:
+                refusal = Denied("the path leaves its granted root")
+                self._record(what, refusal, cell, lexical(handle.path) or handle.path)
+                raise denied(refusal.reason) from None
+
+    def _allow(self, place: Place, what: str, cell: int, decision: Decision) -> None:
+        self._record(what, decision, cell, place.shown)
+        if isinstance(decision, Denied):
+            raise denied(decision.reason)
+
+    def _record(self, what: str, decision: Decision, cell: int, path: str) -> None:
+        if isinstance(decision, Denied):
+            self._audit.record(what, "denied", cell=cell, path=path, reason=decision.reason)
+        else:
+            self._audit.record(what, "allowed", cell=cell, path=path)
+
+    def _plain(self, place: Place, what: str) -> Decision:
+        if place.classified:
+            return Denied(
+                f"the policy calls this path classified, so {what}: use read_classified() and write_classified()"
+            )
+        return ALLOWED
+
+    def _writable(self, place: Place) -> Decision:
+        if place.classified:
+            return Denied(
+                "the policy calls this path classified: write a Classified value with write_classified(); "
+                "read_classified() reads it"
+            )
+        return self._changeable(place)
+
+    def _changeable(self, place: Place) -> Decision:
+        if place.protected is not None:
+            return Denied(
+                f"this path is protected ({place.protected}): it can be read; "
+                "the operator may name it in files.unprotect to have it written"
+            )
+        return self._plain(place, "nothing is made here")
+
+    def _regular(self, place: Place) -> os.stat_result:
+        if place.status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if stat.S_ISDIR(place.status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(place.status.st_mode):
+            raise denied("this is a pipe, device or socket, and only regular files are read and written")
+        return place.status
+
+    def _too_large(self, handle: FileHandle) -> EffectError:
+        message = f"the file has more than {MAX_READ} bytes, which is the most that one read gives"
+        return EffectError("OSError", message, errno.EFBIG, handle.path)
+
+
+def in_words_of_cell(problem: OSError, path: str) -> EffectError:
+    """An OSError in the cell's words; a path that left its root is a refusal."""
+    if isinstance(problem, Escape):
+        return denied("the path leaves its granted root")
+    return os_failure(problem, path)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,38 @@
+"""What the broker needs of the vault. Structural: `vault.client` fulfils it, and so does a recorder in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Literal, Protocol
+
+from capkernel.wire.vault import FunctionBundle
+
+
+class Outcome(Protocol):
+    """What became of a write: `kind` is "written", or why not. For the broker and the person, never for the worker."""
+
+    @property
+    def kind(self) -> str: ...
+
+
+class VaultPort(Protocol):
+    """The keeper, from the kernel's side. Called on the event loop's thread only.
+
+    Descriptors stay the caller's. Handles are 32 hexadecimal digits. Posts may raise when the session has made too many
+    or `captured` is no encoded value; that never depends on what a value is or how far the vault has got.
+    """
+
+    def put(self, handle: str, blob: bytes, origin: str, label: str) -> None:
+        """Hold an encoded plain value (`wire.values`)."""
+
+    def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str) -> None:
+        """Hold the content of a regular file, open for reading."""
+
+    def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool) -> None:
+        """`new` = function(`source`); an empty bundle makes poison."""
+
+    def zip(self, new: str, left: str, right: str) -> None:
+        """`new` = (`left`, `right`)."""
+
+    def write(self, handle: str, fd: int, limit_bytes: int) -> Awaitable[Outcome]:
+        """Write a value into a regular file, open for writing. Done when it is there, or known to be poison."""

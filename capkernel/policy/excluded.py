@@ -1,0 +1,134 @@
+"""What no grant reaches, whatever the policy's roots say: the places the trusted side itself runs from and writes to.
+
+Rule 1: a place is excluded by its path and by its identity (device, inode), so neither a bind mount nor another
+spelling reaches it. Every directory from the file up to `/` is looked at.
+Rule 2: a directory with a `pyvenv.cfg` is a Python environment and excluded: what is written there runs later.
+
+Import paths that are no library directory (a checkout that an editable install put on `sys.path`) are not excluded as a
+whole, because a notebook may live in one: there, files that Python would import cannot be written.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import site
+import stat
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import platformdirs
+from jupyter_core import paths as jupyter_paths
+
+from capkernel.policy.paths import below, is_below
+
+_KERNEL_FILE_SYSTEMS = ("/proc", "/sys", "/dev")
+_IMPORTABLE = (*importlib.machinery.all_suffixes(), ".pth", ".egg-link")
+
+
+class Exclusions:
+    """The excluded places of this process, as they were when it was made.
+
+    places: absolute path → what it is, for the message. imports: directories whose importable files are not writable.
+    """
+
+    def __init__(self, places: Iterable[tuple[str, str]], imports: Iterable[str] = ()) -> None:
+        self._paths: dict[str, str] = {}
+        self._inodes: dict[tuple[int, int], str] = {}
+        for path, what in places:
+            resolved = os.path.realpath(path)
+            if resolved == "/":
+                continue  # a broken environment; excluding everything would hide the reason
+            self._paths[resolved] = what
+            try:
+                found = os.stat(resolved)
+            except OSError:
+                continue  # not there yet: the path alone stands for it
+            self._inodes[found.st_dev, found.st_ino] = what
+        self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
+
+    @classmethod
+    def ambient(cls, policy_file: Path | None = None) -> Exclusions:
+        """The places of this very process.
+
+        Ambient authority: looks at this process's import path, environment and home directory.
+        """
+        return cls(_ambient_places(policy_file), _ambient_imports())
+
+    def find(self, path: str, identity: tuple[int, int] | None = None) -> str | None:
+        """Why the canonical absolute `path` is excluded, or None. `identity`: (device, inode) of what was opened."""
+        if identity is not None and identity in self._inodes:
+            return self._inodes[identity]
+        for place, what in self._paths.items():
+            if is_below(path, place):
+                return what
+        current = path
+        while True:
+            found = self._of_directory(current)
+            if found is not None:
+                return found
+            if current in ("/", ""):
+                return None
+            current = os.path.dirname(current)
+
+    def find_entry(self, path: str) -> str | None:
+        """The same for an entry of a directory that is not excluded, without looking upwards."""
+        return self._paths.get(path) or self._of_directory(path)
+
+    def imported_from(self, path: str) -> bool:
+        """Whether the trusted process could import a file of this name from this place."""
+        name = path.rsplit("/", 1)[-1].casefold()
+        return name.endswith(_IMPORTABLE) and any(below(path, place) is not None for place in self._imports)
+
+    def _of_directory(self, path: str) -> str | None:
+        if path.rsplit("/", 1)[-1].casefold() == "pyvenv.cfg":
+            return "a Python environment"
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        if (found.st_dev, found.st_ino) in self._inodes:
+            return self._inodes[found.st_dev, found.st_ino]
+        if stat.S_ISDIR(found.st_mode) and os.path.lexists(os.path.join(path, "pyvenv.cfg")):
+            return "a Python environment"
+        return None
+
+
+def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
+    places = [(path, "a file system of the operating system") for path in _KERNEL_FILE_SYSTEMS]
+    own = platformdirs.PlatformDirs("capkernel", appauthor=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about an unset XDG_RUNTIME_DIR; its stand-in is excluded as well
+        directories = (
+            own.user_cache_dir, own.user_config_dir, own.user_state_dir, own.user_data_dir, own.user_runtime_dir,
+            own.site_config_dir,
+        )  # fmt: skip
+    places += [(path, "a directory of capkernel itself") for path in directories]
+    places.append((str(Path(__file__).resolve().parent.parent), "the code of capkernel"))
+    if policy_file is not None:
+        places.append((str(policy_file), "the policy file"))
+    libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    libraries |= {*site.getsitepackages(), site.getusersitepackages()}
+    libraries |= {entry for entry in sys.path if _is_library(entry)}
+    places += [(path, "a library directory") for path in libraries if path]
+    home = str(Path.home())
+    jupyter = {
+        os.path.join(home, ".jupyter"), jupyter_paths.jupyter_config_dir(), jupyter_paths.jupyter_data_dir(),
+        jupyter_paths.jupyter_runtime_dir(), *jupyter_paths.jupyter_config_path(), *jupyter_paths.jupyter_path(),
+    }  # fmt: skip
+    places += [(path, "Jupyter's own configuration") for path in jupyter]
+    ipython = {os.path.join(home, ".ipython"), os.environ.get("IPYTHONDIR", ""), "/etc/ipython"}
+    places += [(path, "IPython's own configuration") for path in ipython if path]
+    return places
+
+
+def _ambient_imports() -> list[str]:
+    return [entry for entry in sys.path if entry and os.path.isdir(entry) and not _is_library(entry)]
+
+
+def _is_library(entry: str) -> bool:
+    parts = Path(entry).parts
+    return "site-packages" in parts or "dist-packages" in parts or Path(entry).name.startswith("python3")

@@ -1,0 +1,80 @@
+"""The policy file, typed: exactly the keys that something enforces.
+
+A key that is not here is an error when it is written, so a policy never seems to say what nobody does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+Profile = Literal["strict", "standard", "relaxed"]
+SandboxLevel = Literal["full", "standard", "partial", "none"]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Bytes = Annotated[int, msgspec.Meta(gt=0, le=2**40)]
+
+
+class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[files]`. Paths are relative to the directory of the policy file; `~/` is the home directory.
+
+    classified_write: "new" creates, and replaces what this session created; true replaces any classified file;
+    false writes none. unprotect: entries of `defaults.PROTECTED` that cells may write after all.
+    """
+
+    roots: tuple[str, ...] = (".",)
+    classified: tuple[str, ...] = ()
+    classified_write: Literal["new"] | bool = "new"
+    unprotect: tuple[str, ...] = ()
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; bytes of a cell's output."""
+
+    cell_seconds: Seconds = 60.0
+    checker_seconds: Seconds = 10.0
+    map_seconds: Seconds = 30.0
+    output_bytes: Bytes = 10_485_760
+
+
+class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[sandbox]`: the lowest level at which a session starts. "none" allows a session without isolation."""
+
+    minimum: SandboxLevel = "standard"
+
+
+class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a policy file says."""
+
+    profile: Profile = "standard"
+    files: Files = Files()
+    limits: Limits = Limits()
+    sandbox: Sandbox = Sandbox()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the operator allows, for one session.
+
+    base_dir: the directory of the policy file, or of the notebook when there is none; what relative paths and
+    anchored patterns start at. source: the file, or None. notice: why there are no roots, "" when there are some.
+    """
+
+    profile: Profile
+    files: Files
+    limits: Limits
+    sandbox: Sandbox
+    base_dir: Path
+    source: Path | None = None
+    notice: str = ""
+
+    def root_paths(self) -> tuple[Path, ...]:
+        """The roots as absolute paths, links not resolved."""
+        return tuple(self.base_dir / expand_home(root) for root in self.files.roots)
+
+
+def expand_home(text: str) -> Path:
+    """`~/x` below the home directory, anything else as it is."""
+    return Path.home() / text[2:] if text.startswith("~/") else Path(text)
