@@ -1,0 +1,368 @@
+"""The kernel's end of the vault.
+
+Rule 1: a post never waits for the vault, never fails because of what the vault did, and is never answered; its limits
+count posts and bytes made, never progress. So nothing about a value can be seen in posting.
+Rule 2: a handle is accepted once in the life of this client, restarts of the vault included.
+Rule 3: nothing of a value is in this process: content goes in encoded by the worker or through a descriptor, and out
+through a descriptor; what comes back are outcomes, types and counts, which are for the kernel and the person only.
+
+All methods belong to the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from capkernel.vault.control import ControlLink
+from capkernel.vault.launch import ChildProcess, Spawn, last_words
+from capkernel.wire.errors import RemoteProtocolError
+from capkernel.wire.values import handles
+from capkernel.wire.vault import (
+    Begin,
+    Count,
+    Describe,
+    Described,
+    Fill,
+    FromKeeper,
+    FunctionBundle,
+    KeeperReady,
+    Limits,
+    Map,
+    NewRunner,
+    Put,
+    RunnerLost,
+    RunnerReady,
+    Settle,
+    Settled,
+    Status,
+    Write,
+    Written,
+    Zip,
+)
+
+_START_SECONDS = 60.0
+_MAX_HANDLE = 64
+_RUNNER_ATTEMPTS = 3
+
+R = TypeVar("R", Written, Described, Status, Settled)
+
+
+class DuplicateHandle(RemoteProtocolError):
+    """A new handle that was used before. An honest worker draws them at random: kill it."""
+
+
+class VaultQuota(RuntimeError):
+    """The session has made as many posts, or as many bytes of them, as it may."""
+
+
+class VaultFailed(RuntimeError):
+    """The vault cannot be started."""
+
+
+@dataclass(frozen=True)
+class WriteOutcome:
+    """What became of a sink's write; for the kernel and the person, never for the worker.
+
+    written: `size` bytes · poison · not_text · too_large: `size` bytes wanted, none written · failed: `errno` ·
+    lost: the vault died first.
+    """
+
+    kind: Literal["written", "poison", "not_text", "too_large", "failed", "lost"]
+    size: int = 0
+    errno: int = 0
+
+
+class VaultClient:
+    """One session's vault.
+
+    `spawn_keeper` and `spawn_runner` start the processes (see `vault.launch.spawners`); they are called in a thread.
+    `on_lost` is told once per vault that died, with a sentence, when every value is gone; `start` may then be called
+    again.
+    """
+
+    def __init__(
+        self,
+        *,
+        spawn_keeper: Spawn,
+        spawn_runner: Spawn,
+        limits: Limits | None = None,
+        max_posts: int = 100_000,
+        max_post_bytes: int = 4 * 1024**3,
+        on_lost: Callable[[str], None] | None = None,
+    ) -> None:
+        self._spawn_keeper = spawn_keeper
+        self._spawn_runner = spawn_runner
+        self._limits = limits or Limits()
+        self._posts_left = max_posts
+        self._bytes_left = max_post_bytes
+        self._on_lost = on_lost
+        self._origins: dict[str, frozenset[str]] = {}
+        self._link: ControlLink | None = None
+        self._keeper: ChildProcess | None = None
+        self._runner: ChildProcess | None = None
+        self._generation = 0
+        self._attempts = 0
+        self._keeper_ready: asyncio.Future[str] | None = None
+        self._runner_ready: asyncio.Future[str] | None = None
+        self._tickets = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.reports: dict[str, str] = {}  # "keeper", "runner": sandbox.Report as JSON
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Start keeper and runner and wait until both are locked down. Raises VaultFailed."""
+        if self._link is not None:
+            raise VaultFailed("the vault is running already")
+        loop = asyncio.get_running_loop()
+        self._keeper_ready = loop.create_future()
+        self._runner_ready = loop.create_future()
+        self._attempts = 0
+        try:
+            link, theirs = ControlLink.pair(self._received, self._broken)
+            self._link = link
+            try:
+                self._keeper = await asyncio.to_thread(self._spawn_keeper, theirs.fileno())
+            finally:
+                theirs.close()
+            link.send(Begin(self._limits))
+            self.reports["keeper"] = await asyncio.wait_for(self._keeper_ready, _START_SECONDS)
+            await self._new_runner()
+            await asyncio.wait_for(self._runner_ready, _START_SECONDS)
+        except Exception as problem:
+            await self._stop()
+            detail = str(problem) or type(problem).__name__
+            raise VaultFailed(
+                f"the vault cannot be started ({detail}); run `capkernel doctor` to see what this machine lacks"
+            ) from None
+
+    async def close(self) -> None:
+        """End both processes; every value is gone, outcomes still awaited become `lost`, later posts are ignored."""
+        await self._stop()
+
+    @property
+    def keeper_pid(self) -> int | None:
+        return self._keeper.pid if self._keeper is not None else None
+
+    @property
+    def runner_pid(self) -> int | None:
+        return self._runner.pid if self._runner is not None else None
+
+    # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, handle: str, blob: bytes, origin: str, label: str = "") -> None:
+        """Keep the encoded value under a new handle."""
+        self._post(handle, len(blob))
+        self._origins[handle] = frozenset((origin,)) if origin else frozenset()
+        self._send(Put(handle, origin, label), blob)
+
+    def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str, label: str = "") -> None:
+        """Keep the content of the regular file behind `fd` (which stays the caller's), read by the keeper."""
+        self._post(handle, 0)
+        self._origins[handle] = frozenset((origin,)) if origin else frozenset()
+        self._send(Fill(handle, kind, origin, label), descriptor=fd)
+
+    def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool = False) -> None:
+        """`new` = function(`source`), with `captured` as FunctionBundle says. Raises BadValue for no encoded value."""
+        parents = (source, *handles(captured))
+        self._post(new, len(captured))
+        self._origins[new] = self._union(parents)
+        self._send(Map(new, source, bundle, flat), captured)
+
+    def zip(self, new: str, left: str, right: str) -> None:
+        """`new` = (`left`, `right`)."""
+        self._post(new, 0)
+        self._origins[new] = self._union((left, right))
+        self._send(Zip(new, left, right))
+
+    def origins(self, handle: str) -> frozenset[str] | None:
+        """The origins of everything the value was made from, from the posts alone; None for an unknown handle."""
+        return self._origins.get(handle)
+
+    # ── answers, for the kernel and the person ───────────────────────────────────────────────────────────────────────
+
+    def write(self, handle: str, fd: int, limit_bytes: int) -> asyncio.Future[WriteOutcome]:
+        """Have the keeper write the value, once known, to the regular file behind `fd` (which stays the caller's).
+
+        str goes out as UTF-8. Needs a running event loop; never raises through the future.
+        """
+        outcome: asyncio.Future[WriteOutcome] = asyncio.get_running_loop().create_future()
+        ticket, answer = self._ask()
+
+        def settle(done: asyncio.Future[Any]) -> None:
+            if outcome.done():
+                return
+            written = None if done.cancelled() or done.exception() is not None else done.result()
+            if isinstance(written, Written):
+                outcome.set_result(WriteOutcome(written.outcome, written.size, written.errno))
+            else:
+                outcome.set_result(WriteOutcome("lost"))
+
+        answer.add_done_callback(settle)
+        self._send(Write(ticket, handle, limit_bytes), descriptor=fd)
+        return outcome
+
+    async def status(self) -> Status:
+        """Counts and types. Raises VaultFailed when the vault is not running or dies meanwhile, like the next two."""
+        return await self._answer(Count, Status)
+
+    async def describe(self, handle: str) -> Described:
+        """State, type, lineage and reason of one handle."""
+        return await self._answer(lambda ticket: Describe(ticket, handle), Described)
+
+    async def settle(self) -> None:
+        """Wait until everything posted so far is done."""
+        await self._answer(Settle, Settled)
+
+    # ── within ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _post(self, handle: str, size: int) -> None:
+        """Account for a post that makes `handle`, before anything of it is kept."""
+        if not 0 < len(handle) <= _MAX_HANDLE or not (handle.isascii() and handle.isalnum()):
+            raise RemoteProtocolError("a vault handle has 1 to 64 letters and digits")
+        if handle in self._origins:
+            raise DuplicateHandle("a new vault handle was used before")
+        if self._posts_left <= 0 or size > self._bytes_left:
+            raise VaultQuota(
+                "this session has made as many Classified operations, or as many bytes of them, as one session may: "
+                "restart the kernel to go on"
+            )
+        self._posts_left -= 1
+        self._bytes_left -= size
+
+    def _union(self, parents: tuple[str, ...]) -> frozenset[str]:
+        return frozenset().union(*(self._origins.get(parent, frozenset()) for parent in parents))
+
+    def _send(self, message: Any, blob: bytes = b"", *, descriptor: int | None = None) -> None:
+        if self._link is not None:  # else: lost; the handle designates nothing, as it will for the next vault
+            self._link.send(message, blob, descriptor)
+        elif isinstance(message, Write):
+            self._resolve(message.ticket, None)
+
+    def _ask(self) -> tuple[int, asyncio.Future[Any]]:
+        self._tickets += 1
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._tickets] = answer
+        return self._tickets, answer
+
+    async def _answer(self, question: Callable[[int], Any], kind: type[R]) -> R:
+        if self._link is None:
+            raise VaultFailed("the vault is not running")
+        ticket, answer = self._ask()
+        self._send(question(ticket))
+        found = await answer
+        if not isinstance(found, kind):
+            raise VaultFailed("the vault died before it answered")
+        return found
+
+    def _resolve(self, ticket: int, message: FromKeeper | None) -> None:
+        answer = self._waiting.pop(ticket, None)
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    def _received(self, message: FromKeeper) -> None:
+        match message:
+            case KeeperReady():
+                if self._keeper_ready is not None and not self._keeper_ready.done():
+                    self._keeper_ready.set_result(message.report)
+            case RunnerReady():
+                self._attempts = 0
+                self.reports["runner"] = message.report
+                if self._runner_ready is not None and not self._runner_ready.done():
+                    self._runner_ready.set_result(message.report)
+            case RunnerLost():
+                if message.generation == self._generation:
+                    self._background(self._replace_runner())
+            case _:
+                self._resolve(message.ticket, message)
+
+    async def _new_runner(self) -> None:
+        link = self._link
+        if link is None:
+            return
+        ours, theirs = link.runner_pair()
+        try:
+            self._generation += 1
+            runner = await asyncio.to_thread(self._spawn_runner, theirs.fileno())
+            if self._link is not link:  # closed meanwhile
+                await asyncio.to_thread(_end, runner)
+                return
+            self._runner = runner
+            link.send(NewRunner(self._generation), b"", ours.fileno())
+        finally:
+            ours.close()
+            theirs.close()
+
+    async def _replace_runner(self) -> None:
+        old, self._runner = self._runner, None
+        words = last_words(old)
+        if old is not None:
+            await asyncio.to_thread(_end, old)
+        self._attempts += 1
+        problem = f"ends before it is ready. {words}".strip()
+        if self._attempts < _RUNNER_ATTEMPTS:
+            try:
+                await self._new_runner()
+                return
+            except Exception as failure:
+                problem = f"cannot be started: {failure}"
+        self._broken(f"the runner {problem}")
+
+    def _broken(self, why: str) -> None:
+        """The keeper is gone or cannot go on: say so once, clean up."""
+        link, self._link = self._link, None
+        if link is None:
+            return
+        link.close()
+        starting = False
+        why = f"{why}. {last_words(self._keeper)}".removesuffix(". ")
+        for ready in (self._keeper_ready, self._runner_ready):
+            if ready is not None and not ready.done():
+                ready.set_exception(VaultFailed(why))
+                ready.exception()  # seen: `start` may be waiting for the other one
+                starting = True
+        self._release()
+        self._background(_end_all(self._given_up()))
+        if self._on_lost is not None and not starting:
+            self._on_lost(f"the vault ended and every Classified value of this session is lost ({why})")
+
+    def _release(self) -> None:
+        for ticket in list(self._waiting):
+            self._resolve(ticket, None)
+
+    async def _stop(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        self._release()
+        await _end_all(self._given_up())
+        current = asyncio.current_task()
+        for task in [task for task in self._tasks if task is not current]:
+            with contextlib.suppress(Exception):
+                await task
+
+    def _given_up(self) -> list[ChildProcess]:
+        """The processes, which this client no longer has: the next start must not lose its own to a late clean-up."""
+        processes = [process for process in (self._keeper, self._runner) if process is not None]
+        self._keeper = self._runner = None
+        return processes
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _end_all(processes: list[ChildProcess]) -> None:
+    for process in processes:
+        await asyncio.to_thread(_end, process)
+
+
+def _end(process: ChildProcess) -> None:
+    with contextlib.suppress(OSError):
+        process.terminate_hard()

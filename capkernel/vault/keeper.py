@@ -1,0 +1,301 @@
+"""The keeper: every classified value of a session, as encoded bytes by handle.
+
+Rule 1: no value is decoded here but str and bytes at a sink; numpy and pandas are never imported; no user code runs.
+Rule 2: a handle is accepted once. A post that names an existing one as new changes nothing.
+Rule 3: whatever fails makes poison for one handle, and everything made from poison is poison. Nothing is answered.
+Rule 4: a value never refers to other handles; captured ones are sent along with the job that needs them, and no others,
+so the lineage of a result holds everything its function could see.
+Rule 5: jobs run one at a time, in the order they were posted; so every input is known when its turn comes.
+
+This class does no I/O of its own beside the files whose descriptors it is handed: `tell` sends a message to the kernel,
+`start` hands a job to the runner. `keeper_main` drives it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from capkernel.vault.descriptors import read_bounded, write_all
+from capkernel.vault.entries import Entry
+from capkernel.wire import values
+from capkernel.wire.errors import RemoteProtocolError
+from capkernel.wire.vault import (
+    Begin,
+    Count,
+    Describe,
+    Described,
+    Fill,
+    FromKeeper,
+    Job,
+    Limits,
+    Map,
+    Piece,
+    Put,
+    Settle,
+    Settled,
+    Status,
+    Write,
+    Written,
+    Zip,
+)
+
+Message = Begin | Put | Fill | Map | Zip | Write | Describe | Count | Settle
+
+
+@dataclass(slots=True)
+class _WaitingMap:
+    message: Map
+    captured: bytes
+
+
+@dataclass(slots=True)
+class _WaitingWrite:
+    message: Write
+    descriptor: int
+
+
+class Keeper:
+    """The state of a vault. `start(job, pieces)` returns False when no runner is there; the job then waits."""
+
+    def __init__(
+        self, *, tell: Callable[[FromKeeper], None], start: Callable[[Job, list[tuple[Piece, bytes]]], bool]
+    ) -> None:
+        self._tell = tell
+        self._start = start
+        self._limits: Limits | None = None
+        self._entries: dict[str, Entry] = {}
+        self._queue: deque[_WaitingMap | Zip | Settle] = deque()
+        self._writes: dict[str, list[_WaitingWrite]] = {}
+        self._running: str | None = None  # the handle the running job will fill
+        self._jobs = 0
+        self._held_bytes = 0
+        self.runner_generation = 0
+
+    def accept(self, message: Message, blob: bytes, descriptor: int | None) -> None:
+        """Act on one message of the kernel. The descriptor is taken over. Raises RemoteProtocolError."""
+        if isinstance(message, Begin) == (self._limits is not None):
+            if descriptor is not None:
+                os.close(descriptor)
+            raise RemoteProtocolError("Begin is the first message and comes once")
+        match message:
+            case Begin():
+                self._limits = message.limits
+            case Put():
+                self._put(message, blob)
+            case Fill():
+                assert descriptor is not None
+                self._fill(message, descriptor)
+            case Map():
+                if self._new(message.new, parents=(message.source,)) is not None:
+                    self._queue.append(_WaitingMap(message, blob))
+            case Zip():
+                if self._new(message.new, parents=(message.left, message.right)) is not None:
+                    self._queue.append(message)
+            case Write():
+                assert descriptor is not None
+                self._write(_WaitingWrite(message, descriptor))
+            case Describe():
+                entry = self._entries.get(message.handle)
+                self._tell(entry.described(message.ticket) if entry else Described(message.ticket, "unknown"))
+            case Count():
+                self._tell(self._status(message.ticket))
+            case Settle():
+                self._queue.append(message)
+        self.advance()
+
+    def advance(self) -> None:
+        """Do what can be done now, until a job runs or nothing is left."""
+        while self._queue and self._running is None:
+            head = self._queue[0]
+            if isinstance(head, Settle):
+                self._tell(Settled(head.ticket))
+            elif isinstance(head, Zip):
+                self._zip(head)
+            elif not self._map(head):
+                return
+            self._queue.popleft()
+
+    def job_done(self, result: bytes | None, reason: str = "", place: str = "") -> None:
+        """The running job ended; `result` is what its process sent, None when it has no result."""
+        handle, self._running = self._running, None
+        assert handle is not None
+        self._jobs += 1
+        if result is None:
+            self._poison(handle, reason, place)
+        else:
+            self._hold(handle, result)
+        self.advance()
+
+    # ── entries ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _new(self, handle: str, *, parents: tuple[str, ...] = (), origin: str = "", label: str = "") -> Entry | None:
+        if handle in self._entries:
+            return None
+        entry = Entry(
+            origins=frozenset((origin,)) if origin else frozenset(),
+            labels=frozenset((label,)) if label else frozenset(),
+            parents=parents,
+        )
+        self._entries[handle] = entry
+        return entry
+
+    def _inherit(self, entry: Entry, parents: list[Entry | None]) -> None:
+        for parent in parents:
+            if parent is not None:
+                entry.origins |= parent.origins
+                entry.labels |= parent.labels
+
+    def _hold(self, handle: str, blob: bytes) -> None:
+        """Settle an entry with a value, once the bytes are those of a value that stands alone."""
+        assert self._limits is not None
+        try:
+            values.type_name(blob)
+            alone = not values.handles(blob)
+        except values.BadValue:
+            alone = False
+        if not alone:
+            self._poison(handle, "not an encoded value")
+        elif self._held_bytes + len(blob) > self._limits.total_bytes:
+            self._poison(handle, "the vault is full")
+        else:
+            entry = self._entries[handle]
+            entry.state, entry.blob = "value", blob
+            self._held_bytes += len(blob)
+            self._settled(handle)
+
+    def _poison(self, handle: str, reason: str, place: str = "") -> None:
+        entry = self._entries[handle]
+        entry.state, entry.reason, entry.place = "poison", reason, place
+        self._settled(handle)
+
+    def _settled(self, handle: str) -> None:
+        for waiting in self._writes.pop(handle, []):
+            self._write(waiting)
+
+    # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _put(self, message: Put, blob: bytes) -> None:
+        if self._new(message.handle, origin=message.origin, label=message.label) is not None:
+            self._hold(message.handle, blob)
+
+    def _fill(self, message: Fill, descriptor: int) -> None:
+        assert self._limits is not None
+        try:
+            if self._new(message.handle, origin=message.origin, label=message.label) is None:
+                return
+            content = read_bounded(descriptor, self._limits.fill_bytes)
+            if content is None:
+                self._poison(message.handle, "the file is too large")
+            elif message.kind == "bytes":
+                self._hold(message.handle, values.encode(content))
+            else:
+                self._hold(message.handle, values.encode(content.decode("utf-8")))
+        except UnicodeDecodeError:
+            self._poison(message.handle, "UnicodeDecodeError")
+        except OSError:
+            self._poison(message.handle, "the file could not be read")
+        finally:
+            os.close(descriptor)
+
+    def _zip(self, message: Zip) -> None:
+        entry = self._entries[message.new]
+        parents = [self._entries.get(message.left), self._entries.get(message.right)]
+        self._inherit(entry, parents)
+        if self._spoiled(message.new, parents):
+            return
+        left, right = (parent.blob for parent in parents if parent is not None)
+        try:
+            self._hold(message.new, values.pair(left, right))
+        except values.BadValue:
+            self._poison(message.new, "the pair is too large")
+
+    def _map(self, waiting: _WaitingMap) -> bool:
+        """Start the job at the head of the queue, or poison its handle. False when it has to wait for a runner."""
+        assert self._limits is not None
+        message = waiting.message
+        entry = self._entries[message.new]
+        try:
+            captured_handles = values.handles(waiting.captured)
+            needs = set(values.libraries(waiting.captured))
+        except values.BadValue:
+            self._poison(message.new, "captured data that is not encoded")
+            return True
+        parents = [self._entries.get(name) for name in (message.source, *captured_handles)]
+        entry.parents = (message.source, *captured_handles)
+        self._inherit(entry, parents)
+        if self._spoiled(message.new, parents):
+            return True
+        source, *held = [parent for parent in parents if parent is not None]
+        pieces = [(Piece(), source.blob), (Piece(), waiting.captured)]
+        pieces += [(Piece(name), other.blob) for name, other in zip(captured_handles, held, strict=True)]
+        if sum(len(blob) for _, blob in pieces) > self._limits.job_input_bytes:
+            self._poison(message.new, "the function's input is too large")
+            return True
+        needs.update(*(values.libraries(blob) for _, blob in pieces))
+        job = Job(
+            number=self._jobs + 1,
+            bundle=message.bundle,
+            flat=message.flat,
+            pieces=len(pieces),
+            libraries=tuple(sorted(needs)),
+            seconds=self._limits.job_seconds,
+            memory_bytes=self._limits.job_memory_bytes,
+            result_bytes=self._limits.result_bytes,
+        )
+        if not self._start(job, pieces):
+            return False
+        self._running = message.new
+        return True
+
+    def _spoiled(self, new: str, parents: list[Entry | None]) -> bool:
+        """Poison the new entry when an input is unknown or poison; the reason is the input's."""
+        for parent in parents:
+            if parent is None:
+                self._poison(new, "an unknown handle")
+                return True
+            if parent.state != "value":  # pending is impossible here (Rule 5)
+                self._poison(new, parent.reason or "an input that is not known", parent.place)
+                return True
+        return False
+
+    # ── sinks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _write(self, waiting: _WaitingWrite) -> None:
+        entry = self._entries.get(waiting.message.handle)
+        if entry is not None and entry.state == "pending":
+            self._writes.setdefault(waiting.message.handle, []).append(waiting)
+            return
+        try:
+            self._tell(self._written(waiting, entry))
+        finally:
+            os.close(waiting.descriptor)
+
+    def _written(self, waiting: _WaitingWrite, entry: Entry | None) -> Written:
+        ticket = waiting.message.ticket
+        if entry is None or entry.state != "value":
+            return Written(ticket, "poison")
+        try:
+            content = values.text_of(entry.blob)
+            data = content.encode("utf-8") if isinstance(content, str) else content
+        except (values.BadValue, UnicodeEncodeError):
+            data = None
+        if data is None:
+            return Written(ticket, "not_text")
+        if len(data) > waiting.message.limit_bytes:
+            return Written(ticket, "too_large", len(data))
+        try:
+            write_all(waiting.descriptor, data)
+        except OSError as problem:
+            return Written(ticket, "failed", 0, problem.errno or 0)
+        return Written(ticket, "written", len(data))
+
+    def _status(self, ticket: int) -> Status:
+        states = Counter(entry.state for entry in self._entries.values())
+        types = Counter(entry.type for entry in self._entries.values() if entry.state == "value")
+        return Status(
+            ticket, states["value"], states["poison"], states["pending"], self._jobs, self._held_bytes, dict(types),
+            self.runner_generation,
+        )  # fmt: skip
