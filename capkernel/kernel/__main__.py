@@ -1,0 +1,82 @@
+"""What Jupyter starts, in the notebook's directory and with the user's environment: note what is needed, start clean.
+
+Rule 1: standard library only, and nothing is read from the working directory.
+Rule 2: the real kernel (`capkernel.kernel.app`) is executed in this process's place, so its id, its parent and its
+signals are what Jupyter expects; it gets an allow-listed environment, an empty working directory and no descriptors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+
+from capkernel.kernel import runtime_dir
+
+_KEPT = frozenset({"HOME", "LANG", "LANGUAGE", "TZ", "JPY_PARENT_PID", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+                   "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"})  # fmt: skip
+_LOCALE = re.compile(r"LC_[A-Z]{1,20}")
+_LOCALE_VALUE = re.compile(r"[A-Za-z0-9_.@:/+-]{0,64}")
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_MOST_DESCRIPTORS = 65536
+
+
+def main() -> None:
+    arguments = _arguments()
+    policy = arguments.policy or os.environ.get("CAPKERNEL_POLICY") or ""
+    if not arguments.policy and policy and not os.path.isabs(policy):
+        # Relative to the notebook's directory it would be a file that came with the notebook.
+        sys.exit("capkernel: CAPKERNEL_POLICY must be an absolute path")
+    base = os.getcwd()
+    if not os.path.isabs(sys.executable):
+        sys.exit("capkernel: the path of the Python interpreter is not known")
+    # A front end may interrupt before the kernel listens; that must not end it. Kept across exec.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        directory, lock = runtime_dir.make()
+    except OSError as problem:
+        sys.exit(f"capkernel: no private runtime directory: {problem}")
+    os.set_inheritable(lock, True)
+    argv = [
+        sys.executable, "-P", "-s", "-E", "-m", "capkernel.kernel.app",
+        "-f", os.path.join(base, arguments.connection_file), "--base", base, "--runtime", directory,
+        "--lock", str(lock),
+    ]  # fmt: skip
+    if policy:
+        argv += ["--policy", os.path.join(base, policy)]
+    if arguments.profile:
+        argv += ["--profile", arguments.profile]
+    os.chdir(directory)
+    _close_others(lock)
+    os.execve(sys.executable, argv, clean_environment(os.environ))  # noqa: S606
+
+
+def clean_environment(environment: os._Environ[str] | dict[str, str]) -> dict[str, str]:
+    """Of the user's environment, what a kernel needs; never a key, a `PYTHON*` or a loader variable."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name in _KEPT or (_LOCALE.fullmatch(name) and _LOCALE_VALUE.fullmatch(value))
+    }
+    return kept | {"PATH": _PATH}
+
+
+def _close_others(keep: int) -> None:
+    os.closerange(3, keep)
+    os.closerange(keep + 1, _MOST_DESCRIPTORS)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m capkernel.kernel", allow_abbrev=False)
+    parser.add_argument("-f", dest="connection_file", required=True, help="the connection file Jupyter made")
+    parser.add_argument("--policy", help="the policy file (default: $CAPKERNEL_POLICY)")
+    parser.add_argument(
+        "--profile", choices=("strict", "standard", "relaxed"), help="a checker profile, not wider than the policy's"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

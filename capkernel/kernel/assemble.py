@@ -1,0 +1,94 @@
+"""The real parts of a session, put together from the policy. The one place that knows all of them.
+
+Rule 1: there is no way to leave a part out from here: every session has its checker, broker and vault.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from capkernel.broker.audit import AuditLog
+from capkernel.broker.broker import Broker
+from capkernel.checker.client import CheckerClient
+from capkernel.kernel import font_cache
+from capkernel.kernel.checker_spawn import CheckerSpawner
+from capkernel.kernel.ports import CheckerPort
+from capkernel.kernel.settings import Settings
+from capkernel.kernel.supervisor import Parts
+from capkernel.kernel.worker_spawn import WorkerSpawner
+from capkernel.policy.load import default_policy, discovered, load_policy
+from capkernel.policy.model import Policy
+from capkernel.sandbox import Level
+from capkernel.vault.client import VaultClient
+from capkernel.vault.launch import keeper_profile, runner_profile, spawners
+from capkernel.wire.vault import Limits
+
+_STRICTNESS = ("strict", "standard", "relaxed")
+
+
+@dataclass
+class Assembly:
+    """A policy and a place, and the parts made from them. Construct with `read`."""
+
+    policy: Policy
+    base: Path  # the notebook's directory
+    runtime: Path
+    _lost: Callable[[str], None] = field(default=lambda _why: None)
+    _progress: Callable[[str], None] = field(default=lambda _line: None)
+
+    @classmethod
+    def read(cls, *, base: str, runtime: str, policy: str | None, profile: str | None) -> Assembly:
+        """Read the policy. Raises PolicyError; a launcher's profile may only be stricter than the policy's."""
+        said = load_policy(policy) if policy else default_policy(base)
+        if profile is not None and _STRICTNESS.index(profile) < _STRICTNESS.index(said.profile):
+            said = replace(said, profile=profile)  # type: ignore[arg-type]
+        return cls(said, Path(base), Path(runtime))
+
+    def settings(self) -> Settings:
+        """What the kernel itself needs to know."""
+        notices = [self.policy.notice] if self.policy.notice else []
+        found = discovered(self.base) if self.policy.source is None else None
+        if found is not None:
+            notices.append(
+                f"{found.name} beside the notebook grants nothing by itself; start the kernel with --policy to use it"
+            )
+        if self._minimum() is Level.NONE:
+            notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
+        limits = self.policy.limits
+        later = (font_cache.build,) if font_cache.missing() else ()
+        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later)
+
+    def parts(self) -> Parts:
+        """Everything, not started."""
+        vault_directory = self.runtime / "vault"
+        vault_directory.mkdir(mode=0o700)
+        keeper, runner = spawners(keeper_profile(), runner_profile(), cwd=str(vault_directory))
+        vault = VaultClient(
+            spawn_keeper=keeper, spawn_runner=runner, limits=Limits(job_seconds=self.policy.limits.map_seconds),
+            on_lost=lambda why: self._lost(why),
+        )  # fmt: skip
+        audit = AuditLog.open_ambient(uuid.uuid4().hex)
+        broker = Broker(self.policy, self.base, vault, audit)
+        return Parts(
+            spawn_worker=WorkerSpawner(self.runtime),
+            make_checker=self._checker,
+            broker=broker,
+            vault=vault,
+            minimum=self._minimum(),
+            listen=self._listen,
+        )
+
+    def _listen(self, lost: Callable[[str], None], progress: Callable[[str], None]) -> None:
+        self._lost, self._progress = lost, progress
+
+    def _checker(self) -> CheckerPort:
+        return CheckerClient(
+            CheckerSpawner(self.runtime), profile=self.policy.profile,
+            wall_seconds=self.policy.limits.checker_seconds, progress=lambda line: self._progress(line),
+        )  # fmt: skip
+
+    def _minimum(self) -> Level:
+        return Level.parse(self.policy.sandbox.minimum)

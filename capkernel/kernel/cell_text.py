@@ -1,0 +1,88 @@
+"""The one transformation of a cell: IPython's syntax into Python, done once, here, for checker and worker alike.
+
+Rule 1: the text returned is the text that is checked and the text that runs.
+Rule 2: a text that would change if it were transformed again is refused: it would mean two things.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel and IPython leave their methods without annotations)
+from __future__ import annotations
+
+import re
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from capkernel.diagnostics import Diagnostic, Span
+
+_MOST_CHARACTERS = 2_000_000
+_HELP = re.compile(
+    r"get_ipython\(\)\.run_line_magic\('pinfo(?P<more>2?)', '(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*){0,20})'\)\n*"
+)
+
+
+class CellRefused(Exception):
+    """The cell has no one text."""
+
+    def __init__(self, diagnostic: Diagnostic, text: str) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+        self.text = text
+
+
+class CellTexts:
+    """Reads cells. One per kernel: the transformer is built once."""
+
+    def __init__(self) -> None:
+        self._transformer = TransformerManager()
+
+    def checked_text(self, raw: str, cell: int) -> str:
+        """The Python text of a cell. Raises CellRefused."""
+        if len(raw) > _MOST_CHARACTERS:
+            raise _refused(cell, "", "too-much-work", f"the cell is longer than {_MOST_CHARACTERS:,} characters")
+        if "\0" in raw or not _is_utf8(raw):
+            raise _refused(
+                cell, "", "syntax", "the cell holds characters that are not text (NUL, half a surrogate pair)"
+            )
+        text = self._transform(raw)
+        if self._transform(text) != text:
+            raise _refused(
+                cell, text, "unstable-text", "the cell still holds IPython syntax after it was transformed",
+                "write prompts, magics and indentation once: a prompt inside a prompt means two things",
+            )  # fmt: skip
+        return text
+
+    def completeness(self, raw: str) -> tuple[str, int | None]:
+        """`complete`, `incomplete`, `invalid` or `unknown`, and the indentation of the next line."""
+        status, indent = self._transformer.check_complete(raw)
+        return status, indent
+
+    def _transform(self, text: str) -> str:
+        try:
+            transformed: str = self._transformer.transform_cell(text)
+        except SyntaxError:
+            # Not to be transformed, so it stays as it is; the checker says what is wrong with it.
+            return text if text.endswith("\n") else text + "\n"
+        return transformed
+
+
+def help_wanted(text: str) -> tuple[str, int] | None:
+    """The dotted name and the level of detail (0 or 1) when the cell is nothing but `name?` or `name??`.
+
+    Such a cell runs nothing: the name is looked up, as the help key does.
+    """
+    found = _HELP.fullmatch(text)
+    return None if found is None else (found["name"], len(found["more"]) and 1)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refused(cell: int, text: str, code: str, message: str, hint: str = "") -> CellRefused:
+    first = text.splitlines()[0] if text else ""
+    span = Span(1, 0, 1, len(first))
+    return CellRefused(Diagnostic(code=code, message=message, cell=cell, span=span, help=hint), text)

@@ -1,0 +1,241 @@
+"""What of a worker's output reaches the Jupyter clients. Without it a cell's JavaScript would own the person's page.
+
+Rule 1: closed lists. A message kind, a field or a MIME type that is not named here is dropped.
+Rule 2: whatever is dropped, `text/plain` stays, so an output never vanishes without a word.
+Rule 3: everything counts against the cell's output limit, and past it nothing but one marker goes out.
+Rule 4: `application/vnd.capkernel.*` and display ids of the kernel's own cannot come from here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from capkernel.kernel.html import clean_html
+from capkernel.kernel.text import clean_text, size_of
+from capkernel.wire.worker import Published
+
+DEFAULT_LIMIT = 10 * 1024 * 1024
+_LEAST = 256  # bytes that any message counts for: a page also dies of a million empty ones
+_LATE = 1024 * 1024  # bytes that a cell may put out after its end
+_LINES = 500  # of a traceback
+_NAME = 200  # characters of a display id or an exception's name
+_DISPLAY_ID = "worker-"
+_STREAMS = frozenset({"stdout", "stderr"})
+_ACTIVE_LATEX = re.compile(
+    r"\\(?:href|url|class|cssId|style|data|require|unicode|includegraphics|html\w*|bbox|toggle|mathtip|texttip|action|"
+    r"begin\s*\{\s*html|def|let|newcommand|renewcommand|newenvironment|DeclareMathOperator|catcode|csname|input|write)"
+    r"(?![A-Za-z])"
+)
+_SIZES = frozenset({"width", "height"})
+
+
+@dataclass(frozen=True)
+class Output:
+    """A message for iopub."""
+
+    kind: str
+    content: dict[str, Any]
+
+
+class CellOutput:
+    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes."""
+
+    def __init__(self, count: int, limit: int = DEFAULT_LIMIT) -> None:
+        self._count = count
+        self._limit = limit
+        self._left = limit
+        self._marked = False
+
+    def passed(self, message: Published) -> list[Output]:
+        """What goes out for `message`: usually one output, none, or the marker that says the limit is reached."""
+        output = _PASS[message.kind](message.content, self._count) if message.kind in _PASS else None
+        if output is None:
+            return []
+        return self.counted(output)
+
+    def counted(self, output: Output) -> list[Output]:
+        """`output` if it is within the limit. A stream is cut to fit; anything else goes whole or not at all."""
+        if self._marked:
+            return []
+        size = max(_LEAST, _size(output.content))
+        if output.kind == "stream":
+            size = max(1, _size(output.content))
+        if size <= self._left:
+            self._left -= size
+            return [output]
+        self._marked = True
+        cut: list[Output] = []
+        if output.kind == "stream":
+            text = output.content["text"][: self._left]
+            cut.append(Output("stream", {"name": output.content["name"], "text": text}))
+        note = f"\n[output cut: more than {self._limit:,} bytes in this cell (limits.output_bytes in the policy)]\n"
+        return [*cut, Output("stream", {"name": "stderr", "text": note})]
+
+    def finish(self) -> None:
+        """The cell has ended. What its threads and tasks still put out has a small limit, or the limits of many cells
+        would add up."""
+        self._left = min(self._left, _LATE)
+
+    @property
+    def full(self) -> bool:
+        return self._marked
+
+
+def stream(name: str, text: str) -> Output:
+    """Text of a stream, cleaned."""
+    return Output("stream", {"name": name, "text": clean_text(text)})
+
+
+def clean_error(content: dict[str, Any]) -> dict[str, Any]:
+    """Name, value and traceback of an exception, as clean text."""
+    lines = content.get("traceback")
+    kept = [clean_text(line) for line in lines[:_LINES] if isinstance(line, str)] if isinstance(lines, list) else []
+    return {
+        "ename": clean_text(_text(content, "ename"))[:_NAME],
+        "evalue": clean_text(_text(content, "evalue")),
+        "traceback": kept,
+    }
+
+
+def clean_bundle(data: Any) -> dict[str, Any]:
+    """The MIME types of `data` that may pass, made harmless. Always holds `text/plain`."""
+    kept: dict[str, Any] = {}
+    if isinstance(data, dict):
+        for mime, value in data.items():
+            clean = _CLEAN.get(mime)
+            cleaned = clean(value) if clean is not None else None
+            if cleaned is not None:
+                kept[mime] = cleaned
+        markdown = data.get("text/markdown")
+        if isinstance(markdown, str) and "text/html" not in kept:
+            # Markdown may hold raw HTML and images; its source reads well enough.
+            kept["text/plain"] = clean_text(markdown)
+    if "text/plain" not in kept:
+        kept["text/plain"] = f"[{', '.join(kept)}]" if kept else "[an output of a kind that is not shown here]"
+    return kept
+
+
+def _stream(content: dict[str, Any], _count: int) -> Output | None:
+    name, text = content.get("name"), content.get("text")
+    if name not in _STREAMS or not isinstance(text, str):
+        return None
+    return stream(str(name), text)
+
+
+def _error(content: dict[str, Any], _count: int) -> Output:
+    return Output("error", clean_error(content))
+
+
+def _clear(content: dict[str, Any], _count: int) -> Output:
+    return Output("clear_output", {"wait": content.get("wait") is True})
+
+
+def _display(kind: str) -> Callable[[dict[str, Any], int], Output]:
+    def passed(content: dict[str, Any], count: int) -> Output:
+        data = clean_bundle(content.get("data"))
+        out: dict[str, Any] = {"data": data, "metadata": _metadata(content.get("metadata"), data)}
+        if kind == "execute_result":
+            out["execution_count"] = count
+        transient = content.get("transient")
+        identity = transient.get("display_id") if isinstance(transient, dict) else None
+        if isinstance(identity, str) and 0 < len(identity) <= _NAME:
+            out["transient"] = {"display_id": _DISPLAY_ID + clean_text(identity)}
+        elif kind != "execute_result":
+            out["transient"] = {}
+        return Output(kind, out)
+
+    return passed
+
+
+_PASS: dict[str, Callable[[dict[str, Any], int], Output | None]] = {
+    "stream": _stream,
+    "error": _error,
+    "clear_output": _clear,
+    "display_data": _display("display_data"),
+    "update_display_data": _display("update_display_data"),
+    "execute_result": _display("execute_result"),
+}
+
+
+def _metadata(metadata: Any, data: dict[str, Any]) -> dict[str, Any]:
+    """Of all metadata, the size of an image."""
+    kept: dict[str, Any] = {}
+    if isinstance(metadata, dict):
+        for mime in data:
+            own = metadata.get(mime)
+            if isinstance(own, dict):
+                sizes = {key: own[key] for key in _SIZES & own.keys() if type(own[key]) in (int, float)}
+                if sizes:
+                    kept[mime] = sizes
+    return kept
+
+
+def _plain(value: Any) -> str | None:
+    return clean_text(value) if isinstance(value, str) else None
+
+
+def _html(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    cleaned = clean_html(value.encode("utf-8", "replace").decode("utf-8"))
+    return cleaned if cleaned.strip() else None
+
+
+def _latex(value: Any) -> str | None:
+    if not isinstance(value, str) or _ACTIVE_LATEX.search(value):
+        return None
+    return clean_text(value)
+
+
+def _image(magic: bytes) -> Callable[[Any], str | None]:
+    def clean(value: Any) -> str | None:
+        if not isinstance(value, str):
+            return None
+        try:
+            raw = base64.b64decode(value.replace("\n", ""), validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        return base64.b64encode(raw).decode("ascii") if raw.startswith(magic) else None
+
+    return clean
+
+
+def _json(value: Any) -> Any:
+    # It came out of a bounded msgpack body, so it is plain; what JSON has no word for, or is not valid text, is not.
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+_CLEAN: dict[Any, Callable[[Any], Any]] = {
+    "text/plain": _plain,
+    "text/html": _html,
+    "text/latex": _latex,
+    "image/png": _image(b"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": _image(b"\xff\xd8\xff"),
+    "application/json": _json,
+}
+
+
+def _text(content: dict[str, Any], key: str) -> str:
+    value = content.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _size(value: Any) -> int:
+    """Bytes of all text in `value`, roughly; every item counts for something."""
+    if isinstance(value, str):
+        return size_of(value)
+    if isinstance(value, dict):
+        return sum(_size(key) + _size(item) for key, item in value.items()) + 8
+    if isinstance(value, list | tuple):
+        return sum(_size(item) for item in value) + 8
+    return 8

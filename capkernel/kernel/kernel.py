@@ -1,0 +1,366 @@
+"""The Jupyter kernel: a closed list of requests, each answered from here; cells go through the pipeline.
+
+Rule 1: a request type that is not in the list is refused. No comm, no debugger, no subshell reaches anything.
+Rule 2: everything that goes out on iopub for a cell passed the firewall, or was made by the kernel.
+Rule 3: the event loop never waits for the worker, the person or the disk.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel and IPython leave their methods without annotations)
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import platform
+import time
+from collections import OrderedDict
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ipykernel.kernelbase import Kernel
+from traitlets import Any as AnyTrait
+from traitlets import Float
+from zmq.eventloop.zmqstream import ZMQStream
+
+import capkernel
+from capkernel.kernel.cell_text import CellTexts
+from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, stream
+from capkernel.kernel.pipeline import CellRun, Pipeline
+from capkernel.kernel.records import History
+from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
+from capkernel.wire.codekey import FIRST_UNNUMBERED
+from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
+
+_REQUESTS_KEPT = 1000
+_ASIDE_SECONDS = 5.0  # for completion and inspection
+_CLOSE_SECONDS = 10.0
+_END_OF_FILE = "\x04"
+_REFUSED_TYPES = (
+    "debug_request", "usage_request", "create_subshell_request", "delete_subshell_request", "list_subshell_request",
+)  # fmt: skip
+
+
+@dataclass
+class _Request:
+    """A cell's request, for outputs that belong to it, also late ones."""
+
+    parent: dict[str, Any]
+    ident: Any
+    cell: CellRun | None = None
+
+
+class CapKernel(Kernel):
+    """One session's kernel. `supervisor` and `settings` are given by `app`."""
+
+    implementation = "capkernel"
+    implementation_version = capkernel.__version__
+    banner = "capkernel: every cell is checked before it runs"
+    language_info: dict[str, object] = {  # noqa: RUF012  # kernelbase declares it so
+        "name": "python",
+        "version": platform.python_version(),
+        "mimetype": "text/x-python",
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "pygments_lexer": "ipython3",
+        "nbconvert_exporter": "python",
+        "file_extension": ".py",
+    }
+    _execute_sleep = Float(0.0)
+    supervisor: Any = AnyTrait()  # Supervisor, begun
+    settings: Any = AnyTrait()  # Settings
+
+    if TYPE_CHECKING:  # never absent once the kernel is started
+        session: Any
+        shell_stream: Any
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for kind in _REFUSED_TYPES:
+            self.control_handlers[kind] = self._refuse_request
+        self._supervisor: Supervisor = self.supervisor
+        self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
+        self._texts = CellTexts()
+        self._pipeline = Pipeline(self._supervisor, self._texts, cell_seconds=self.settings.cell_seconds)
+        self._history = History()
+        self._numbers = itertools.count(1)
+        self._unnumbered = itertools.count(FIRST_UNNUMBERED)
+        self._requests: OrderedDict[int, _Request] = OrderedDict()
+        self._latest = 0
+        self._arrivals = itertools.count(1)
+        self._arrived = 0
+        self._abort_through = 0
+        self._question = ""
+        self._stdin: ZMQStream | None = None
+        self._notices = list(self.settings.notices)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ── start and end ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        super().start()
+        # In place of kernelbase's callback: arrivals are counted in order, so that an error aborts exactly the cells
+        # that had arrived by then.
+        self.shell_stream.on_recv(self._shell_arrived, copy=False)
+        self._stdin = ZMQStream(self.stdin_socket, self.io_loop)
+        self._stdin.on_recv(self._stdin_arrived)
+        self.io_loop.add_callback(self._begin)
+
+    async def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self.settings.later:
+            with contextlib.suppress(NotReady):
+                await self._supervisor.ready()
+                for work in self.settings.later:
+                    await asyncio.to_thread(work)
+
+    async def do_shutdown(self, restart: bool) -> dict[str, Any]:
+        # Called on the control thread's loop; the processes belong to ours.
+        if self._loop is not None:
+            closing = asyncio.run_coroutine_threadsafe(self._supervisor.close(), self._loop)
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(asyncio.wrap_future(closing), _CLOSE_SECONDS)
+        return {"status": "ok", "restart": restart}
+
+    async def _at_shutdown(self) -> None:
+        # kernelbase's would look for children to end; they are the supervisor's, and have ended.
+        if self._shutdown_message is not None and self.session:
+            self.session.send(self.iopub_socket, self._shutdown_message, ident=self._topic("shutdown"))
+
+    def pre_handler_hook(self) -> None:
+        """kernelbase would install its own SIGINT handler here; ours stays."""
+
+    def post_handler_hook(self) -> None:
+        """See `pre_handler_hook`."""
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def kernel_info(self) -> dict[str, Any]:
+        info: dict[str, Any] = dict(super().kernel_info)
+        info["supported_features"] = []
+        info["debugger"] = False
+        return info
+
+    def _shell_arrived(self, message: list[Any]) -> None:
+        arrival = next(self._arrivals)
+        task = asyncio.ensure_future(self._serve_shell(arrival, message))
+        self._tasks().add(task)
+        task.add_done_callback(self._tasks().discard)
+
+    def _tasks(self) -> set[Any]:
+        tasks: set[Any] = self.__dict__.setdefault("_running_tasks", set())
+        return tasks
+
+    async def _serve_shell(self, arrival: int, message: list[Any]) -> None:
+        async with self._main_asyncio_lock:
+            self._arrived = arrival
+            self._aborting = arrival <= self._abort_through
+            await asyncio.create_task(self.dispatch_shell(message), context=copy_context())
+
+    async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        content = parent.get("content")
+        content = content if isinstance(content, dict) else {}
+        code = content.get("code")
+        silent = content.get("silent") is True
+        store_history = content.get("store_history", not silent) is True and not silent
+        if not isinstance(code, str):
+            self._reply_execute(stream, ident, parent, _malformed("code must be text"))
+            return
+        cell = self._new_cell(code, ident, parent, silent, store_history, content.get("allow_stdin") is True)
+        if not silent:
+            self._publish_execute_input(code.encode("utf-8", "replace").decode("utf-8"), parent, cell.count)
+            self._tell_notices(cell)
+        reply = await self._pipeline.run(cell)
+        self._question = ""
+        cell.output.finish()
+        if store_history:
+            self._history.add(cell.number, code, cell.text or code)
+        expressions = content.get("user_expressions")
+        if reply["status"] == "ok" and isinstance(expressions, dict):
+            reply["user_expressions"] = {str(name): _not_evaluated() for name in expressions}
+        reply["execution_count"] = cell.count
+        if reply["status"] == "error" and not silent and content.get("stop_on_error", True) is not False:
+            self._abort_queues()
+        self._reply_execute(stream, ident, parent, reply)
+
+    def _new_cell(
+        self, code: str, ident: Any, parent: dict[str, Any], silent: bool, store_history: bool, allow_stdin: bool
+    ) -> CellRun:
+        if store_history:
+            self.execution_count += 1
+            number = self.execution_count
+        else:
+            number = next(self._unnumbered)
+        request = next(self._numbers)
+        count = self.execution_count
+        cell = CellRun(
+            request, number, count, code, silent, store_history, allow_stdin,
+            CellOutput(count, self.settings.output_bytes), lambda output: self._publish(output, parent),
+        )  # fmt: skip
+        self._requests[request] = _Request(parent, ident, cell)
+        self._latest = request
+        while len(self._requests) > _REQUESTS_KEPT:
+            self._requests.popitem(last=False)
+        return cell
+
+    def _reply_execute(self, stream: Any, ident: Any, parent: dict[str, Any], reply: dict[str, Any]) -> None:
+        metadata = self.finish_metadata(parent, self.init_metadata(parent), reply)
+        self.session.send(stream, "execute_reply", reply, parent, metadata=metadata, ident=ident)
+
+    def _abort_queues(self, subshell_id: str | None = None) -> None:  # noqa: ARG002
+        """Abort the cells that have arrived by now, and no later one. Before the reply goes out: what is sent after
+        the reply runs."""
+        self.shell_stream.flush()
+        self._abort_through = next(self._arrivals)
+
+    async def _refuse_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        kind = parent["header"]["msg_type"].rsplit("_", 1)[0]
+        content = {"status": "error", "ename": "NotSupported", "evalue": f"capkernel has no {kind}", "traceback": []}
+        self.session.send(stream, f"{kind}_reply", content, parent, ident)
+
+    async def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
+        cursor = len(code) if cursor_pos is None else cursor_pos
+        found = await self._aside(Complete(next(self._numbers), code, cursor)) if _is_text(code) else None
+        empty = {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
+        return _completion(found, empty) if found is not None else empty
+
+    async def do_inspect(
+        self,
+        code: str,
+        cursor_pos: int,
+        detail_level: int = 0,
+        omit_sections: Any = (),  # noqa: ARG002
+    ) -> dict[str, Any]:
+        detail = 1 if detail_level == 1 else 0
+        found = await self._aside(Inspect(next(self._numbers), code, cursor_pos, detail)) if _is_text(code) else None
+        if found is None or found.get("found") is not True:
+            return {"status": "ok", "found": False, "data": {}, "metadata": {}}
+        return {"status": "ok", "found": True, "data": clean_bundle(found.get("data")), "metadata": {}}
+
+    async def do_is_complete(self, code: str) -> dict[str, Any]:
+        status, indent = self._texts.completeness(code) if _is_text(code) else ("invalid", None)
+        reply: dict[str, Any] = {"status": status}
+        if status == "incomplete":
+            reply["indent"] = " " * (indent or 0)
+        return reply
+
+    async def do_history(
+        self, hist_access_type: str, output: bool, raw: bool, session: int | None = None, start: int | None = None,
+        stop: int | None = None, n: int | None = None, pattern: str | None = None, unique: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        found = self._history.find(
+            hist_access_type, raw=raw, output=output, session=session or 0, start=start or 0, stop=stop, n=n,
+            pattern=pattern, unique=unique,
+        )  # fmt: skip
+        return {"status": "ok", "history": found}
+
+    async def _aside(self, message: Complete | Inspect) -> dict[str, Any] | None:
+        """Ask the worker while it is idle; None when it is not, or does not answer in time."""
+        worker = self._supervisor.idle_worker
+        if worker is None or self._pipeline.running is not None:
+            return None
+        future = worker.request(message)
+        done, _ = await asyncio.wait({future}, timeout=_ASIDE_SECONDS)
+        if not done or future.exception() is not None:
+            return None
+        return future.result().content
+
+    # ── interrupts and questions ─────────────────────────────────────────────────────────────────────────────────────
+
+    def interrupt(self) -> None:
+        """Stop the running cell. From any thread, also from a signal handler."""
+        self._pipeline.interrupt()
+
+    async def interrupt_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        self.interrupt()
+        self.session.send(stream, "interrupt_reply", {"status": "ok"}, parent, ident=ident)
+
+    def _asked(self, asked: InputRequest) -> None:
+        request = self._requests.get(asked.request)
+        cell = self._pipeline.running
+        worker = self._supervisor.idle_worker
+        if worker is None:
+            return
+        if request is None or cell is None or cell.request != asked.request or not cell.allow_stdin:
+            worker.answer(InputReply(asked.request, None))
+            return
+        cell.asked_since = time.monotonic()
+        prompt = stream("stdout", asked.prompt).content["text"]
+        sent = self.session.send(
+            self.stdin_socket, "input_request", {"prompt": prompt, "password": asked.password}, request.parent,
+            ident=request.ident,
+        )  # fmt: skip
+        self._question = sent["header"]["msg_id"]
+
+    def _stdin_arrived(self, message: list[Any]) -> None:
+        try:
+            _, frames = self.session.feed_identities(message)
+            reply = self.session.deserialize(frames)
+            value = reply["content"]["value"]
+            question = (reply.get("parent_header") or {}).get("msg_id", "")
+        except Exception:
+            self.log.warning("an input reply that is none was dropped")
+            return
+        cell = self._pipeline.running
+        worker = self._supervisor.idle_worker
+        if cell is None or worker is None or not self._question or (question and question != self._question):
+            return  # an answer to a question that an interrupt ended
+        self._question = ""
+        if cell.asked_since is not None:
+            cell.asked_seconds += time.monotonic() - cell.asked_since
+            cell.asked_since = None
+        given = value if isinstance(value, str) and value != _END_OF_FILE else None
+        worker.answer(InputReply(cell.request, given if given is None or _is_text(given) else None))
+
+    # ── outputs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _published(self, message: Published) -> None:
+        request = self._requests.get(message.request)
+        if request is None or request.cell is None:
+            return
+        for output in request.cell.output.passed(message):
+            self._publish(output, request.parent)
+
+    def _printed(self, name: str, text: str) -> None:
+        request = self._requests.get(self._latest)
+        if request is None or request.cell is None:
+            return  # before the first cell: kept by the worker's handle, to explain a failed start
+        for output in request.cell.output.counted(stream(name, text)):
+            self._publish(output, request.parent)
+
+    def _publish(self, output: Output, parent: dict[str, Any]) -> None:
+        self.session.send(self.iopub_socket, output.kind, output.content, parent=parent, ident=self._topic(output.kind))
+
+    def _tell_notices(self, cell: CellRun) -> None:
+        for notice in self._notices:
+            cell.publish(stream("stderr", f"capkernel: {notice}\n"))
+        self._notices.clear()
+
+
+def _malformed(why: str) -> dict[str, Any]:
+    return {"status": "error", "ename": "MalformedRequest", "evalue": why, "traceback": [why]}
+
+
+def _not_evaluated() -> dict[str, Any]:
+    why = "not evaluated: capkernel evaluates no expressions beside the checked cell"
+    return {"status": "error", "ename": "NotEvaluated", "evalue": why, "traceback": [why]}
+
+
+def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
+    """The worker's completions, as far as they are texts and places."""
+    matches, start, end = found.get("matches"), found.get("cursor_start"), found.get("cursor_end")
+    if not isinstance(matches, list) or type(start) is not int or type(end) is not int:
+        return empty
+    texts = [stream("stdout", match).content["text"] for match in matches[:5000] if isinstance(match, str)]
+    return {"status": "ok", "matches": texts, "cursor_start": start, "cursor_end": end, "metadata": {}}
+
+
+def _is_text(code: Any) -> bool:
+    if not isinstance(code, str):
+        return False
+    try:
+        code.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,256 @@
+"""The life of a cell: one text, a verdict, a run, a commit.
+
+Rule 1: nothing of a cell runs before the checker accepted all of it, and what runs is the text it accepted.
+Rule 2: whatever happens to a cell, the broker closes it before the next begins.
+Rule 3: the checker learns the names that were really bound, before it judges the next cell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.diagnostics import MIME_TYPE, Diagnostic, render_concise, render_html, render_text, to_json
+from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
+from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
+from capkernel.kernel.ports import CheckerPort
+from capkernel.kernel.supervisor import NotReady, Supervisor
+from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
+from capkernel.wire.worker import Execute, Finished, Inspect
+
+_GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+_SOURCES_KEPT = 2000
+
+
+class _Interrupted(Exception):
+    """While it waited for the session to be ready."""
+
+
+@dataclass
+class CellRun:
+    """A cell on its way through. `number` is unique in the session; `count` is what the person sees."""
+
+    request: int
+    number: int
+    count: int
+    raw: str
+    silent: bool
+    store_history: bool
+    allow_stdin: bool
+    output: CellOutput
+    publish: Callable[[Output], None]
+    text: str = ""
+    asked_since: float | None = None  # it waits for the person since
+    asked_seconds: float = field(default=0.0)
+
+
+class Pipeline:
+    """Runs cells, one at a time. The caller sees to that."""
+
+    def __init__(self, supervisor: Supervisor, texts: CellTexts, *, cell_seconds: float) -> None:
+        self._supervisor = supervisor
+        self._texts = texts
+        self._cell_seconds = cell_seconds
+        self._sources: dict[int, str] = {}
+        self._committing: asyncio.Task[None] | None = None
+        self._interrupted = False
+        self.running: CellRun | None = None  # what the worker has in hand
+
+    def interrupt(self) -> None:
+        """Stop the cell, wherever it is on its way. From any thread."""
+        self._interrupted = True
+        if self.running is not None:
+            self._supervisor.interrupt()
+
+    async def run(self, cell: CellRun) -> dict[str, Any]:
+        """The content of the cell's reply, without its count."""
+        self._interrupted = False
+        try:
+            cell.text = self._texts.checked_text(cell.raw, cell.number)
+        except CellRefused as refused:
+            return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
+        self._remember(cell)
+        try:
+            worker, checker = await self._ready(cell)
+            if self._committing is not None:
+                await asyncio.shield(self._committing)
+            wanted = help_wanted(cell.text)
+            if wanted is not None:
+                return await self._help(cell, worker, *wanted)
+            verdict = await checker.check(cell.number, cell.text)
+        except NotReady as problem:
+            return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
+        except _Interrupted:
+            return _failed(cell, "KeyboardInterrupt", "interrupted before the session was ready")
+        if isinstance(verdict, Rejected):
+            return self._refused(cell, verdict.diagnostics, self._sources)
+        if self._interrupted or worker.ended:
+            await checker.discard(cell.number)
+            return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
+        return await self._run_accepted(cell, verdict, worker, checker)
+
+    async def settle(self) -> None:
+        """Wait until the last cell is committed."""
+        if self._committing is not None:
+            await asyncio.shield(self._committing)
+
+    async def _ready(self, cell: CellRun) -> tuple[WorkerProcess, CheckerPort]:
+        """Worker and checker. The first start on a machine takes a while: the person sees why, and may interrupt."""
+        told = ""
+        waiting = asyncio.ensure_future(self._supervisor.ready())
+        while True:
+            done, _ = await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
+            if done:
+                return waiting.result()
+            if self._interrupted:
+                waiting.cancel()
+                raise _Interrupted
+            if self._supervisor.progress != told and not cell.silent:
+                told = self._supervisor.progress
+                cell.publish(Output("stream", {"name": "stderr", "text": f"capkernel: {told}\n"}))
+
+    async def _help(self, cell: CellRun, worker: WorkerProcess, name: str, detail: int) -> dict[str, Any]:
+        """Answer `name?`: looked up in the worker as the help key does, shown as a page of text."""
+        future = worker.request(Inspect(cell.request, name, len(name), detail))
+        done, _ = await asyncio.wait({future}, timeout=_GRACE_SECONDS)
+        found = future.result().content if done and future.exception() is None else {}
+        if found.get("found") is not True:
+            return _failed(cell, "HelpNotFound", f"nothing is known of `{name}`")
+        return _reply({"status": "ok", "payload": [{"source": "page", "data": found.get("data")}]})
+
+    async def _run_accepted(
+        self, cell: CellRun, verdict: Accepted, worker: WorkerProcess, checker: CheckerPort
+    ) -> dict[str, Any]:
+        if verdict.warnings and not cell.silent:
+            self._warn(cell, verdict.warnings)
+        broker = self._supervisor.broker
+        broker.open_cell(cell.number, verdict.plan)
+        self.running = cell
+        try:
+            finished = await self._finish(cell, worker, verdict)
+        except WorkerDied as problem:
+            words = f"\n{worker.last_words}" if worker.last_words else ""
+            return _failed(
+                cell, "WorkerDied",
+                f"the worker process ended while the cell ran: {problem}; {self._supervisor.lost()}. "
+                f"The next cell runs in a new worker.{words}",
+            )  # fmt: skip
+        finally:
+            self.running = None
+            broker.close_cell()
+        bound, deleted = _names(finished.bound), _names(finished.deleted)
+        self._supervisor.commit(bound, deleted)
+        # The reply need not wait for it; the next check does.
+        self._committing = asyncio.get_running_loop().create_task(
+            _commit(checker, cell.number, bound, deleted, raised=finished.content.get("status") != "ok")
+        )
+        return _reply(finished.content)
+
+    async def _finish(self, cell: CellRun, worker: WorkerProcess, verdict: Accepted) -> Finished:
+        """The end of the cell in the worker, or its forced end when it takes longer than the policy allows."""
+        future = worker.request(
+            Execute(
+                request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
+                store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks,
+            )
+        )  # fmt: skip
+        if self._interrupted:  # it came between the verdict and now
+            self._supervisor.interrupt()
+        begun = time.monotonic()
+        left = self._cell_seconds
+        while left > 0:
+            done, _ = await asyncio.wait({future}, timeout=left)
+            if done:
+                return future.result()
+            asked = cell.asked_seconds
+            if cell.asked_since is not None:
+                asked += time.monotonic() - cell.asked_since
+            left = self._cell_seconds - (time.monotonic() - begun - asked)
+        limit = f"longer than {self._cell_seconds:g} s (limits.cell_seconds in the policy)"
+        worker.interrupt()
+        done, _ = await asyncio.wait({future}, timeout=_GRACE_SECONDS)
+        if not done:
+            worker.kill(f"the cell ran {limit} and did not stop when interrupted")
+        finished = await future
+        cell.publish(Output("stream", {"name": "stderr", "text": f"[interrupted: the cell ran {limit}]\n"}))
+        return finished
+
+    def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
+        text = render_text(diagnostics, sources)
+        lines = [render_concise(diagnostic) for diagnostic in diagnostics]
+        first = lines[0] if lines else "the checker gave no reason"
+        if not cell.silent:
+            bundle = {
+                "text/plain": text,
+                "text/html": render_html(diagnostics, sources),
+                MIME_TYPE: to_json(diagnostics),
+            }
+            cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
+            # The page has the whole above; an error of one line per finding says that the cell failed.
+            cell.publish(Output("error", {"ename": "CellRefused", "evalue": first, "traceback": lines or [first]}))
+        return {
+            "status": "error", "ename": "CellRefused", "evalue": first, "traceback": text.splitlines() or [first],
+            "user_expressions": {}, "payload": [],
+        }  # fmt: skip
+
+    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...]) -> None:
+        bundle = {
+            "text/plain": "\n".join(render_concise(warning) for warning in warnings),
+            "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
+            f"{render_html(warnings, self._sources)}</details>",
+            MIME_TYPE: to_json(warnings),
+        }
+        cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
+
+    def _remember(self, cell: CellRun) -> None:
+        self._sources[cell.number] = cell.text
+        while len(self._sources) > _SOURCES_KEPT:
+            del self._sources[next(iter(self._sources))]
+
+
+async def _commit(
+    checker: CheckerPort, cell: int, bound: tuple[str, ...], deleted: tuple[str, ...], *, raised: bool
+) -> None:
+    # When it fails the checker is gone; its next verdict says so.
+    try:
+        await checker.commit(cell, bound, deleted, raised=raised)
+    except Exception:
+        return
+
+
+def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:
+    content = clean_error({"ename": name, "evalue": value, "traceback": [f"{name}: {value}"]})
+    if not cell.silent:
+        cell.publish(Output("error", content))
+    return {"status": "error", **content, "user_expressions": {}, "payload": []}
+
+
+def _reply(content: dict[str, Any]) -> dict[str, Any]:
+    """The worker's reply, as far as a client may see it."""
+    if content.get("status") == "ok":
+        return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
+    return {"status": "error", **clean_error(content), "user_expressions": {}, "payload": []}
+
+
+def _pages(payload: Any) -> list[dict[str, Any]]:
+    """Of all payloads, help pages, as text: the others act on the front end."""
+    pages: list[dict[str, Any]] = []
+    for item in payload if isinstance(payload, list) else ():
+        if isinstance(item, dict) and item.get("source") == "page" and len(pages) < 10:
+            text = clean_bundle(item.get("data"))["text/plain"]
+            pages.append({"source": "page", "data": {"text/plain": text}, "start": 0})
+    return pages
+
+
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    # The worker's word: names, and not a million of them.
+    return tuple(name for name in names[:100_000] if name.isidentifier())
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

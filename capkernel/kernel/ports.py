@@ -1,0 +1,55 @@
+"""The parts a session is made of, as the kernel sees them. The real ones are put together in `assemble`; a test that
+runs in this process may give others. There is no flag, variable or file that does.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.wire.plan import Plan
+from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, ZipClassified
+
+
+class CheckerPort(Protocol):
+    async def start(self) -> object:
+        """Warm up. Raises when there will be no verdicts."""
+
+    async def check(self, cell: int, text: str) -> Accepted | Rejected:
+        """The verdict on `text`; a crash or time-out of the checker is a Rejected."""
+
+    async def commit(
+        self, cell: int, bound: tuple[str, ...], deleted: tuple[str, ...] = (), *, raised: bool = False
+    ) -> None:
+        """The accepted cell ran, or came half-way (`raised`), and left these names."""
+
+    async def discard(self, cell: int) -> None:
+        """The accepted cell did not run."""
+
+    async def close(self) -> None:
+        """End its process."""
+
+
+class BrokerPort(Protocol):
+    def open_cell(self, cell: int, plan: Plan) -> None:
+        """From now on the effects of `plan` may be asked for."""
+
+    def close_cell(self) -> None:
+        """The cell has ended, whatever happened: revoke what it was granted."""
+
+    async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
+        """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
+
+    def post(self, operation: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
+        """Hand a Classified operation on. Nothing comes back, and it never blocks."""
+
+    async def close(self) -> None:
+        """Finish what was promised, give everything back."""
+
+
+class VaultPort(Protocol):
+    async def start(self) -> None:
+        """Start the keeper. Raises when it is not isolated as promised."""
+
+    async def close(self) -> None:
+        """End its processes; the values are gone."""

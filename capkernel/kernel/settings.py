@@ -1,0 +1,17 @@
+"""What the kernel itself needs to know of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Bytes and seconds. `notices` are told once, at the first cell; `later` is
+    work that is done in a thread once the session is ready."""
+
+    output_bytes: int
+    cell_seconds: float
+    notices: tuple[str, ...] = ()
+    later: tuple[Callable[[], None], ...] = ()

@@ -1,0 +1,221 @@
+"""The processes of a session: started together, watched, started again, ended together.
+
+Rule 1: no cell runs unless worker, checker, broker and vault are up and the worker is isolated as the policy demands.
+When they are not, every cell is answered with the reason; the kernel never dies in silence.
+Rule 2: a dead worker takes its names with it, and nothing else. The next cell finds a new worker and a fresh checker.
+Rule 3: nothing is left behind: no process, no scratch directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort
+from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
+from capkernel.sandbox import Level, Report
+from capkernel.wire.worker import InputRequest, Published
+
+_NAMES_SHOWN = 20
+_DEATHS_IN_A_ROW = 3
+_TURNS = 5  # of the loop, for every part to start its process
+
+
+class NotReady(Exception):
+    """No cell can run. The text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a supervisor puts together. `make_checker` gives a new checker, not started. `listen` takes who is to be
+    told that the vault died, and who is to be told what a long start is doing."""
+
+    spawn_worker: Callable[[], Spawned]
+    make_checker: Callable[[], CheckerPort]
+    broker: BrokerPort
+    vault: VaultPort | None
+    minimum: Level
+    listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Where a worker's outputs and questions go."""
+
+    published: Callable[[Published], None]
+    printed: Callable[[str, str], None]
+    asked: Callable[[InputRequest], None]
+
+
+class Supervisor:
+    """Owns the processes of one session. All methods but `interrupt` belong to the event loop."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._sinks = Sinks(lambda _: None, lambda *_: None, lambda _: None)
+        self.broker = parts.broker
+        self._handlers = Handlers(
+            published=lambda message: self._sinks.published(message),
+            printed=lambda name, text: self._sinks.printed(name, text),
+            asked=lambda request: self._sinks.asked(request),
+            call=parts.broker.call,
+            post=parts.broker.post,
+            ended=self._worker_ended,
+        )
+        if parts.listen is not None:
+            parts.listen(self._vault_lost, self._progressed)
+        self.progress = ""  # what a long start is doing
+        self._starting: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self._worker: WorkerProcess | None = None
+        self._checker: CheckerPort | None = None
+        self._refusal = ""
+        self._closed = False
+        self.report: Report | None = None
+        self.names: set[str] = set()  # what the session's cells have bound
+
+    async def begin(self) -> None:
+        """Start everything, in the background. When this returns, the processes are there and on their way."""
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+    def attach(self, sinks: Sinks) -> None:
+        """From now on outputs and questions go there. Before, there is no cell they could belong to."""
+        self._sinks = sinks
+
+    async def ready(self) -> tuple[WorkerProcess, CheckerPort]:
+        """Worker and checker, up. Raises NotReady."""
+        if self._closed:
+            raise NotReady("the session is closed")
+        if self._starting is None:
+            raise NotReady("the session was not started")
+        await asyncio.shield(self._starting)
+        for _ in range(_DEATHS_IN_A_ROW):
+            if not self._refusal and self._worker is not None and self._worker.ended:
+                self._restart_soon()
+            if self._restarting is not None:
+                await asyncio.shield(self._restarting)
+            if self._refusal or self._worker is None or self._checker is None:
+                raise NotReady(self._refusal or "the session did not start")
+            if not self._worker.ended:
+                return self._worker, self._checker
+        raise NotReady("the worker process ends as soon as it has started: restart the kernel")
+
+    @property
+    def idle_worker(self) -> WorkerProcess | None:
+        """The worker when it is up, without waiting."""
+        up = self._worker is not None and not self._worker.ended and not self._refusal
+        return self._worker if up else None
+
+    def interrupt(self) -> None:
+        """Interrupt what runs in the worker. From any thread."""
+        worker = self._worker
+        if worker is not None:
+            worker.interrupt()
+
+    def commit(self, bound: tuple[str, ...], deleted: tuple[str, ...]) -> None:
+        """Remember names, to say which are lost when the worker dies."""
+        self.names.update(bound)
+        self.names.difference_update(deleted)
+
+    def lost(self) -> str:
+        """The names that went with the worker, as a phrase; forgets them."""
+        names = sorted(self.names)
+        self.names.clear()
+        if not names:
+            return "no names were bound"
+        more = len(names) - _NAMES_SHOWN
+        return "these names are lost: " + ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+    async def close(self) -> None:
+        """End everything. Safe to call twice."""
+        self._closed = True
+        for task in (self._starting, self._restarting, self._renewing):
+            if task is not None and not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        if self._worker is not None:
+            self._worker.close()
+        for part in (self._checker, self._parts.broker, self._parts.vault):
+            if part is not None:
+                with contextlib.suppress(Exception):
+                    await part.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _start(self) -> None:
+        waiting = [self._start_worker(), self._start_checker()]
+        if self._parts.vault is not None:
+            waiting.append(self._start_vault(self._parts.vault))
+        await asyncio.gather(*waiting)
+
+    async def _start_worker(self) -> None:
+        try:
+            # The process is forked here, but not waited for: the other parts start meanwhile.
+            self._worker = WorkerProcess(self._parts.spawn_worker(), self._handlers, self._parts.minimum)
+            self.report = await self._worker.start()
+        except WorkerUnfit as problem:
+            self._refuse(
+                f"the worker process is not isolated as the policy demands: {problem}. Run `capkernel doctor`; to run "
+                'without isolation, the operator sets `[sandbox] minimum = "none"` in the policy'
+            )
+        except (WorkerDied, OSError, RuntimeError) as problem:
+            words = self._worker.last_words if self._worker is not None else ""
+            self._refuse(f"the worker process did not start: {problem}{f' ({words})' if words else ''}")
+
+    async def _start_checker(self) -> None:
+        checker = self._parts.make_checker()
+        try:
+            await checker.start()
+        except Exception as problem:
+            with contextlib.suppress(Exception):
+                await checker.close()
+            self._refuse(f"the checker did not start, so nothing can be checked: {problem}")
+            return
+        self._checker = checker
+
+    async def _start_vault(self, vault: VaultPort) -> None:
+        try:
+            await vault.start()
+        except Exception as problem:
+            self._refuse(f"the vault did not start, so classified values would have no place: {problem}")
+
+    def _progressed(self, line: str) -> None:
+        self.progress = line
+
+    def _vault_lost(self, why: str) -> None:
+        vault = self._parts.vault
+        if self._closed or vault is None or self._starting is None or not self._starting.done():
+            return
+        self._sinks.printed("stderr", f"capkernel: {why}; what was classified in this session is lost\n")
+        self._renewing = asyncio.get_running_loop().create_task(self._start_vault(vault))
+
+    def _refuse(self, why: str) -> None:
+        self._refusal = self._refusal or why
+
+    def _worker_ended(self, worker: WorkerProcess) -> None:
+        if self._closed or worker is not self._worker or self._refusal:
+            return
+        self._parts.broker.close_cell()
+        if self._starting is not None and self._starting.done():  # else its start fails, which is told there
+            self._restart_soon()
+
+    def _restart_soon(self) -> None:
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.get_running_loop().create_task(self._restart())
+
+    async def _restart(self) -> None:
+        old, self._checker = self._checker, None
+        await asyncio.gather(self._start_worker(), self._close_checker(old))
+        if not self._refusal:
+            await self._start_checker()
+
+    async def _close_checker(self, checker: CheckerPort | None) -> None:
+        if checker is not None:
+            with contextlib.suppress(Exception):
+                await checker.close()

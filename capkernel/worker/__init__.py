@@ -1,0 +1,1 @@
+"""The untrusted process: IPython behind one socket, proxies, encoding of captured values."""

@@ -1,0 +1,186 @@
+"""The worker's main thread: take a request, run it in IPython, report how it ended.
+
+The asyncio loop lives as long as the session, so what a cell started (tasks, timers) goes on between cells.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel and IPython leave their methods without annotations)
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import faulthandler
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ipykernel.jsonutil import json_clean
+
+import capkernel.api
+from capkernel.api import membrane as installed
+from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
+from capkernel.wire.errors import LocalProtocolError
+from capkernel.wire.worker import Complete, Execute, Finished, Inspect, Published, Ready
+from capkernel.worker.channel import Channel, Request
+from capkernel.worker.functions import Functions
+from capkernel.worker.interrupts import Interrupts
+from capkernel.worker.membrane import WorkerMembrane
+from capkernel.worker.names import NameLog
+from capkernel.worker.session import sendable
+from capkernel.worker.shell import WorkerKernel, make_kernel
+from capkernel.worker.streams import CellStream, Gatherer
+
+
+def run(link: socket.socket, report: str) -> None:
+    """Serve requests until the kernel goes; then the process ends."""
+    with contextlib.suppress(Exception):
+        faulthandler.enable(2)  # a crash in native code leaves its stack in the pipe the kernel reads
+    link.setblocking(True)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    interrupts = Interrupts()
+    signals = interrupts.install()
+    loop.add_reader(signals.fileno(), _drain, signals)
+    channel = Channel(link, interrupts)
+    worker = Worker(channel, interrupts, loop)
+    task = loop.create_task(worker.serve())
+    channel.start(worker.take)
+    channel.send(Ready(report))
+    while not task.done():
+        # An interrupt or an exit in a task that a cell left behind ends the loop's run, not the session.
+        with contextlib.suppress(KeyboardInterrupt, SystemExit, RuntimeError):
+            loop.run_until_complete(task)
+    os._exit(1)  # `serve` never ends by itself
+
+
+class Worker:
+    """One session's IPython and the queue of requests to it."""
+
+    def __init__(self, channel: Channel, interrupts: Interrupts, loop: asyncio.AbstractEventLoop) -> None:
+        self._channel = channel
+        self._interrupts = interrupts
+        self._loop = loop
+        self._requests: asyncio.Queue[Request] = asyncio.Queue()
+        self._kernel = _kernel(loop, channel, interrupts)
+        namespace: dict[str, Any] = self._kernel.shell.user_ns
+        api = {name: getattr(capkernel.api, name) for name in capkernel.api.__all__}
+        self._kernel.shell.push(api, interactive=False)
+        self._membrane = WorkerMembrane(channel, Functions(namespace, {**api, **_fixtures(namespace)}))
+        installed.install(self._membrane)
+        self._names = NameLog(namespace)
+        gatherer = Gatherer()
+        sys.stdout = CellStream("stdout", channel, interrupts, gatherer)
+        sys.stderr = CellStream("stderr", channel, interrupts, gatherer)
+        gatherer.start()
+
+    def take(self, request: Request) -> None:
+        """Called by the reading thread."""
+        if isinstance(request, Execute):
+            self._interrupts.expect()
+        self._loop.call_soon_threadsafe(self._requests.put_nowait, request)
+
+    async def serve(self) -> None:
+        while True:
+            request = await self._requests.get()
+            try:
+                finished = await self._answer(request)
+            except Exception as problem:
+                finished = Finished(request.request, _failure(type(problem).__name__, f"in the worker: {problem}"))
+            self._flush()
+            self._finish(finished)
+
+    async def _answer(self, request: Request) -> Finished:
+        match request:
+            case Execute():
+                return await self._execute(request)
+            case Complete():
+                return Finished(request.request, json_clean(self._kernel.do_complete(request.code, request.cursor)))
+            case Inspect():
+                found = self._kernel.do_inspect(request.code, request.cursor, request.detail)
+                return Finished(request.request, json_clean(found))
+
+    async def _execute(self, cell: Execute) -> Finished:
+        kernel, shell = self._kernel, self._kernel.shell
+        kernel.set_parent([], _parent(cell.request), "shell")
+        if cell.cell < FIRST_UNNUMBERED:
+            shell.execution_count = cell.cell
+        shell.begin_cell(cell, self._names)
+        shell.last_execution_result = None
+        self._membrane.know_cell(cell.cell, cell.masks, cell.text)
+        try:
+            with self._interrupts.armed():
+                reply = await kernel.do_execute(
+                    cell.raw, cell.silent, cell.store_history, {}, cell.allow_stdin, cell_meta={}, cell_id=None
+                )
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as problem:
+            # It hit IPython itself, not the cell's code; nothing was shown yet.
+            reply = _failure(type(problem).__name__, "")
+            self._channel.send(Published(cell.request, "error", {**reply}))
+        result = shell.last_execution_result
+        # Without a result nobody knows how far the cell came: then only what is seen to be another object is bound.
+        failed = KeyboardInterrupt() if result is None else (result.error_before_exec or result.error_in_exec)
+        bound, deleted = self._names.end(failed, cell_filename(cell.cell))
+        return Finished(cell.request, json_clean(reply), bound, deleted)
+
+    def _finish(self, finished: Finished) -> None:
+        try:
+            self._channel.send(finished)
+        except LocalProtocolError:
+            content = sendable(finished.content)
+            try:
+                self._channel.send(Finished(finished.request, content, finished.bound, finished.deleted))
+            except LocalProtocolError as problem:
+                failure = _failure("OutputTooBig", str(problem))
+                self._channel.send(Finished(finished.request, failure, finished.bound, finished.deleted))
+
+    def _flush(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _flush_c()
+
+
+def _kernel(loop: asyncio.AbstractEventLoop, channel: Channel, interrupts: Interrupts) -> WorkerKernel:
+    async def make() -> WorkerKernel:  # tornado's current loop is the running one
+        return make_kernel(channel, interrupts)
+
+    return loop.run_until_complete(make())
+
+
+def _fixtures(namespace: dict[str, Any]) -> dict[str, Any]:
+    """What IPython put there before any cell: known to the kernel, never captured data."""
+    return {name: namespace[name] for name in ("get_ipython", "exit", "quit", "open") if name in namespace}
+
+
+def _parent(request: int) -> dict[str, Any]:
+    header = {
+        "msg_id": str(request), "msg_type": "execute_request", "session": "", "username": "", "version": "5.4",
+        "date": None,
+    }  # fmt: skip
+    return {
+        "header": header, "msg_id": header["msg_id"], "msg_type": header["msg_type"], "parent_header": {},
+        "metadata": {}, "content": {}, "buffers": [],
+    }  # fmt: skip
+
+
+def _failure(name: str, value: str) -> dict[str, Any]:
+    return {"status": "error", "ename": name, "evalue": value, "traceback": [f"{name}: {value}" if value else name]}
+
+
+def _drain(signals: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        signals.recv(4096)
+
+
+def _make_flush_c() -> Callable[[], object]:
+    try:
+        flush = ctypes.CDLL(None).fflush
+    except (OSError, AttributeError, TypeError):
+        return lambda: None
+    flush.argtypes = (ctypes.c_void_p,)
+    return lambda: flush(None)
+
+
+_flush_c = _make_flush_c()

@@ -1,0 +1,46 @@
+"""The untrusted process: lock down first, then be a stock IPython kernel behind one socket.
+
+Rule 1: nothing of a third party is imported before `lock_down` has returned.
+Rule 2: this process is not trusted with anything. What it reports is looked up, bounded and filtered by the kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+
+from capkernel.sandbox import Profile, Report, SandboxError, lock_down
+
+
+def main() -> None:
+    arguments = _arguments()
+    try:
+        report = lock_down(Profile.from_json(arguments.profile), inside_bwrap=arguments.inside == "bwrap")
+    except (SandboxError, ValueError) as problem:
+        sys.stderr.write(f"capkernel worker: {problem}\n")
+        sys.exit(3)
+    serve(socket.socket(fileno=arguments.fd), report)
+
+
+def serve(link: socket.socket, report: Report) -> None:
+    """Be the worker behind `link` until the kernel goes. Never returns."""
+    # debugpy would open sockets and threads; absent, ipykernel does without.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
+    from capkernel.worker.loop import run
+
+    run(link, report.to_json())
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="capkernel.worker", allow_abbrev=False)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--profile", required=True)
+    parser.add_argument("--inside", choices=("plain", "bwrap"), default="plain")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    main()

@@ -1,0 +1,202 @@
+"""Order and honesty of the pipeline, with parts that write down what they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.diagnostics import MIME_TYPE, Diagnostic, Span
+from capkernel.kernel.cell_text import CellTexts
+from capkernel.kernel.firewall import CellOutput, Output
+from capkernel.kernel.pipeline import CellRun, Pipeline
+from capkernel.kernel.supervisor import NotReady
+from capkernel.kernel.worker_process import WorkerDied
+from capkernel.wire.plan import NOTHING, Plan
+from capkernel.wire.worker import Execute, Finished
+
+
+class Parts:
+    """Checker, broker, worker and supervisor in one, sharing a diary."""
+
+    def __init__(self) -> None:
+        self.diary: list[str] = []
+        self.verdict: Callable[[int, str], Any] = lambda cell, _text: Accepted(cell, NOTHING)
+        self.answer: Callable[[Execute], Finished | Exception] = lambda m: Finished(
+            m.request,
+            {"status": "ok", "payload": [{"source": "set_next_input", "text": "evil"}]},
+            ("x", "not a name"),
+            ("y",),
+        )
+        self.ended = False
+        self.last_words = ""
+        self.executed: list[Execute] = []
+        self.broker = self
+        self.not_ready = ""
+        self.pipeline: Pipeline | None = None
+        self.during_check: Callable[[], None] = lambda: None
+
+    async def ready(self) -> tuple[Any, Any]:
+        if self.not_ready:
+            raise NotReady(self.not_ready)
+        return self, self
+
+    async def check(self, cell: int, text: str) -> Any:
+        self.diary.append(f"check {text!r}")
+        self.during_check()
+        return self.verdict(cell, text)
+
+    async def commit(self, cell: int, bound: Any, deleted: Any = (), *, raised: bool = False) -> None:
+        await asyncio.sleep(0.01)
+        self.diary.append(f"commit {bound} {deleted} {raised}")
+
+    async def discard(self, cell: int) -> None:
+        self.diary.append("discard")
+
+    def open_cell(self, cell: int, plan: Plan) -> None:
+        self.diary.append("open")
+
+    def close_cell(self) -> None:
+        self.diary.append("close")
+
+    def request(self, message: Execute) -> asyncio.Future[Finished]:
+        self.executed.append(message)
+        self.diary.append(f"run {message.text!r}")
+        future: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+        answer = self.answer(message)
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        return future
+
+    def interrupt(self) -> None:
+        self.diary.append("interrupt")
+
+    def names(self) -> None: ...
+
+    def lost(self) -> str:
+        return "these names are lost: x"
+
+
+class Supervisor(Parts):
+    def commit(self, *arguments: Any, **options: Any) -> Any:  # both the supervisor's and the checker's
+        if len(arguments) == 2:
+            return None
+        return super().commit(*arguments, **options)
+
+
+def drive(parts: Parts, *codes: str, silent: bool = False) -> tuple[list[dict[str, Any]], list[Output]]:
+    published: list[Output] = []
+
+    async def all_of_them() -> list[dict[str, Any]]:
+        pipeline = Pipeline(parts, CellTexts(), cell_seconds=5)  # type: ignore[arg-type]
+        parts.pipeline = pipeline
+        replies = []
+        for number, code in enumerate(codes, start=1):
+            cell = CellRun(number, number, number, code, silent, True, False, CellOutput(number), published.append)
+            replies.append(await pipeline.run(cell))
+        await pipeline.settle()
+        return replies
+
+    return asyncio.run(all_of_them()), published
+
+
+def test_check_open_run_close_commit_and_only_then_the_next_check() -> None:
+    parts = Supervisor()
+    replies, _ = drive(parts, "x = 1", "x")
+    assert parts.diary == [
+        "check 'x = 1\\n'", "open", "run 'x = 1\\n'", "close", "commit ('x',) ('y',) False",
+        "check 'x\\n'", "open", "run 'x\\n'", "close", "commit ('x',) ('y',) False",
+    ]  # fmt: skip
+    assert replies[0] == {"status": "ok", "user_expressions": {}, "payload": []}
+
+
+def test_what_runs_is_what_was_checked() -> None:
+    parts = Supervisor()
+    drive(parts, ">>> x = 1", "%who", "  y = 2")
+    checked = [line.removeprefix("check ") for line in parts.diary if line.startswith("check")]
+    assert [repr(cell.text) for cell in parts.executed] == checked
+    assert [cell.raw for cell in parts.executed] == [">>> x = 1", "%who", "  y = 2"]
+
+
+def test_a_refusal_runs_nothing() -> None:
+    parts = Supervisor()
+    finding = Diagnostic("impure-map", "no", 1, Span(1, 0, 1, 1))
+    parts.verdict = lambda cell, _text: Rejected(cell, (finding,))
+    [reply], published = drive(parts, "x")
+    assert parts.diary == ["check 'x\\n'"]
+    assert (reply["status"], reply["ename"]) == ("error", "CellRefused")
+    assert reply["evalue"] == "cell[1]:1:1: error[impure-map]: no"
+    assert [output.kind for output in published] == ["display_data", "error"]
+    assert published[0].content["data"][MIME_TYPE]["diagnostics"][0]["code"] == "impure-map"
+
+
+def test_a_silent_refusal_publishes_nothing() -> None:
+    parts = Supervisor()
+    parts.verdict = lambda cell, _text: Rejected(cell, ())
+    [reply], published = drive(parts, "x", silent=True)
+    assert reply["status"] == "error"
+    assert published == []
+
+
+def test_not_ready_is_said() -> None:
+    parts = Supervisor()
+    parts.not_ready = "the moon is in the wrong place"
+    [reply], published = drive(parts, "x")
+    assert parts.diary == []
+    assert reply["ename"] == "SessionNotReady"
+    assert "the moon is in the wrong place" in published[0].content["evalue"]
+
+
+def test_an_interrupt_during_the_check_means_it_does_not_run() -> None:
+    parts = Supervisor()
+
+    def interrupt() -> None:
+        assert parts.pipeline is not None
+        parts.pipeline.interrupt()
+
+    parts.during_check = interrupt
+    [reply], _ = drive(parts, "x")
+    assert parts.diary == ["check 'x\\n'", "discard"]
+    assert reply["ename"] == "KeyboardInterrupt"
+
+
+def test_a_death_closes_the_cell_and_commits_nothing() -> None:
+    parts = Supervisor()
+    parts.answer = lambda _: WorkerDied("it was ended by SIGKILL")
+    [reply], _ = drive(parts, "x")
+    assert parts.diary == ["check 'x\\n'", "open", "run 'x\\n'", "close"]
+    assert reply["ename"] == "WorkerDied"
+    assert "these names are lost: x" in reply["evalue"]
+
+
+def test_a_cell_that_raised_is_committed_as_such() -> None:
+    parts = Supervisor()
+    parts.answer = lambda m: Finished(
+        m.request, {"status": "error", "ename": "E", "evalue": "\x1b[2Jv", "evil": 1}, ("x",)
+    )
+    [reply], _ = drive(parts, "x")
+    assert parts.diary[-1] == "commit ('x',) () True"
+    assert reply == {
+        "status": "error", "ename": "E", "evalue": "v", "traceback": [], "user_expressions": {}, "payload": [],
+    }  # fmt: skip
+
+
+def test_help_pages_become_text() -> None:
+    parts = Supervisor()
+    page = {"source": "page", "data": {"text/plain": "help", "text/html": "<script>x</script>"}, "start": 3}
+    parts.answer = lambda m: Finished(m.request, {"status": "ok", "payload": [page, {"source": "edit_magic"}, 5]})
+    [reply], _ = drive(parts, "%page x")
+    assert reply["payload"] == [{"source": "page", "data": {"text/plain": "help"}, "start": 0}]
+
+
+@pytest.mark.parametrize("status", [None, 5, "aborted", {}])
+def test_an_odd_status_is_an_error(status: Any) -> None:
+    parts = Supervisor()
+    parts.answer = lambda m: Finished(m.request, {"status": status})
+    [reply], _ = drive(parts, "x")
+    assert reply["status"] == "error"
