@@ -1,0 +1,115 @@
+"""JupyterLab in Chromium: the tour as a person sees it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+TOKEN = "only-for-this-test"
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[str]:
+    """The address of a JupyterLab started by `capkernel lab`, on a copy of the tour."""
+    shutil.copytree(REPOSITORY / "notebooks", tmp_path / "notebooks", ignore=shutil.ignore_patterns("*.executed.*"))
+    port = free_port()
+    environment = {
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+    server = subprocess.Popen(
+        [sys.executable, "-P", "-m", "capkernel.cli", "lab", "notebooks/tour.ipynb", "--", "--no-browser",
+         f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"],
+        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        wait_until_it_answers(server, port)
+        yield f"http://127.0.0.1:{port}/lab/tree/notebooks/tour.ipynb?token={TOKEN}"
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
+
+
+def wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        assert server.poll() is None, server.stderr.read().decode()  # type: ignore[union-attr]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={TOKEN}", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.3)
+    raise AssertionError("JupyterLab did not come up")
+
+
+@pytest.fixture
+def page(chromium: str) -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser.new_page(viewport={"width": 1200, "height": 1000})
+        browser.close()
+
+
+def run_selected_until(page: Page, words: str) -> None:
+    """Run cells one after the other, as with the keyboard, until an output says `words`."""
+    for _ in range(60):
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(400)
+        if page.locator(".jp-OutputArea-output", has_text=words).count():
+            return
+    raise AssertionError(f"no output says {words!r}")
+
+
+def test_the_tour_runs_and_a_refusal_is_seen(lab: str, page: Page) -> None:
+    page.goto(lab)
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_selector(".jp-Toolbar-kernelName:has-text('capkernel')", timeout=60_000)
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    run_selected_until(page, "Classified[dict[str, float]](***)")
+    shown = page.locator(".jp-OutputArea-output").all_inner_texts()
+    everything = "\n".join(shown)
+    assert "Refused: nothing ran, nothing changed" in everything
+    assert "capability-escape" in everything
+    assert "Classified[str](***)" in everything
+    assert "Corner Shop" in everything, "plain files are shown"
+    assert "tour-only-payment" not in everything, "secret files are not"
+    assert page.locator(".jp-OutputArea-output table tbody tr").count() >= 5, "a pandas frame is a table"
+    assert page.locator(".jp-OutputArea-output img[src^='data:image/png']").count() >= 1, "a plot is an image"
+
+
+def test_run_all_stops_at_a_refusal(lab: str, page: Page) -> None:
+    page.goto(lab)
+    page.wait_for_selector(".jp-Toolbar-kernelName:has-text('capkernel')", timeout=60_000)
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile("^Run All Cells")).first.click()
+    page.wait_for_selector(".jp-OutputArea-output:has-text('Refused: nothing ran')", timeout=60_000)
+    page.wait_for_timeout(2000)
+    everything = "\n".join(page.locator(".jp-OutputArea-output").all_inner_texts())
+    assert everything.count("Refused: nothing ran") == 1, "what came after it did not run"
+    assert "Classified[" not in everything
