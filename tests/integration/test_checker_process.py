@@ -1,0 +1,409 @@
+"""The checker as a process of its own: it answers or it is replaced, and the session is never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from capkernel.checker import cache
+from capkernel.checker.client import CheckerClient, CheckerUnavailable
+from capkernel.checker.protocol import Accepted, Rejected
+
+COMMAND = [sys.executable, "-P", "-s", "-E", "-m", "capkernel.checker.main"]
+WALL = 3.0
+
+# A union of n literal strings and n comparisons: minutes of work for a type checker, nothing for Python.
+BOMB = (
+    "from typing import Literal\n"
+    f"def f(x: Literal[{', '.join(repr(f'v{n}') for n in range(400))}]) -> int:\n"
+    + "".join(f"    if x == 'v{n}':\n        return {n}\n" for n in range(400))
+    + "    return 0\n"
+)
+
+
+class Processes:
+    """Starts checkers, remembers them, ends what is left of them."""
+
+    def __init__(self, directory: Path, command: list[str] = COMMAND) -> None:
+        self.command = command
+        self.errors = directory / "stderr"
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def spawn(self, descriptors: list[int], arguments: list[str]) -> subprocess.Popen[bytes]:
+        with self.errors.open("ab") as stderr:
+            process = subprocess.Popen(
+                [*self.command, *arguments],
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                cwd="/",
+                env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
+            )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def cache_directory() -> Path:
+    return cache.build_cache(print)
+
+
+@pytest.fixture
+def processes(tmp_path: Path):
+    made = Processes(tmp_path)
+    yield made
+    made.end()
+
+
+@asynccontextmanager
+async def checker(processes: Processes, place: Path | None, **options: object) -> AsyncIterator[CheckerClient]:
+    settings = {"profile": "standard", "wall_seconds": WALL, "cache_directory": place, **options}
+    client = CheckerClient(processes.spawn, **settings)
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()
+
+
+def run(body: Callable[[], Awaitable[None]], seconds: float = 60) -> None:
+    """Everything here ends in bounded time, or the test fails."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await body()
+
+    asyncio.run(bounded())
+
+
+async def accept(client: CheckerClient, cell: int, text: str) -> Accepted:
+    verdict = await client.check(cell, text)
+    assert isinstance(verdict, Accepted), verdict
+    await client.commit(cell, tuple(verdict.names))
+    return verdict
+
+
+async def codes(client: CheckerClient, cell: int, text: str) -> list[str]:
+    verdict = await client.check(cell, text)
+    return [diagnostic.code for diagnostic in verdict.diagnostics] if isinstance(verdict, Rejected) else []
+
+
+def peak_mb(pid: int) -> int:
+    """The address space a process has needed so far."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    return int(status.split("VmPeak:")[1].split()[0]) // 1024
+
+
+def test_a_session(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            verdict = await accept(client, 1, "x = 1\ndef f(n: int) -> int:\n    return n + x\n")
+            assert verdict.names["x"] == "int"
+            assert await codes(client, 2, "f()") == ["call-arg"]
+            assert await codes(client, 2, "print(nope)") == ["unbound-name"]
+            assert (await accept(client, 2, "f(x)")).last_type == "int"
+            gone = await client.check(3, "del x")
+            assert isinstance(gone, Accepted)
+            await client.commit(3, (), ("x",))
+            assert await codes(client, 4, "x") == ["unbound-name"]
+            assert isinstance(await client.check(5, "y = 1"), Accepted)
+            await client.discard(5)
+            assert await codes(client, 6, "y") == ["unbound-name"]
+            await client.discard(99)
+            with pytest.raises(KeyError):
+                await client.commit(99, ())
+        assert processes.started[0].poll() is not None
+
+    run(body)
+
+
+def test_it_starts_quickly(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        client = CheckerClient(processes.spawn, profile="standard", cache_directory=cache_directory)
+        try:
+            started = await client.start()
+        finally:
+            await client.close()
+        assert started.mypy.startswith("2.4.")
+        assert started.seconds < 5  # half a second where nothing else runs
+
+    run(body)
+
+
+def test_the_rules_are_really_there(processes: Processes, cache_directory: Path) -> None:
+    """Neither the safe subset nor the capture checker can be left out of the process."""
+
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            assert await codes(client, 1, "eval('1')") == ["unsafe-feature"]
+            escape = "with request_file_system('data') as fs:\n    kept = fs\n"
+            found = await codes(client, 2, escape + "kept.root\n")
+            assert "capability-escape" in found
+            assert await codes(client, 3, "if 0:\n    print(1)") == ["untyped-code"]
+
+    run(body)
+
+
+def test_a_cell_that_takes_too_long(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            await accept(client, 1, "x = 'kept'")
+            start = time.monotonic()
+            assert await codes(client, 2, BOMB) == ["too-much-work"]
+            assert time.monotonic() - start < WALL + 2
+            assert (await accept(client, 3, "x")).last_type == "str"
+        assert len(processes.started) == 2
+        assert processes.started[0].poll() is not None
+
+    run(body)
+
+
+def test_a_killed_checker_is_replaced(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            for number in range(1, 30):
+                await accept(client, number, f"v{number} = {number}\nclass C{number}:\n    a: int = v{number}\n")
+            waiting = await client.check(30, "w = C1()")
+            assert isinstance(waiting, Accepted)
+            processes.started[0].kill()
+            processes.started[0].wait(10)
+            assert await codes(client, 31, "w") == ["unbound-name"]  # w has not run yet
+            await client.commit(30, ("w",))
+            assert (await accept(client, 31, "w.a + v29")).last_type == "int"
+
+    run(body)
+
+
+def test_killed_in_the_middle_of_a_question(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            await accept(client, 1, "x = 1")
+            question = asyncio.create_task(client.check(2, BOMB))
+            await asyncio.sleep(0.5)
+            processes.started[0].kill()
+            verdict = await question
+            assert isinstance(verdict, Rejected)
+            assert [diagnostic.code for diagnostic in verdict.diagnostics] == ["checker-unavailable"]
+            assert (await accept(client, 2, "x")).last_type == "int"
+
+    run(body)
+
+
+def test_killed_again_and_again(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            await accept(client, 1, "x = 1")
+            for cell in range(2, 5):
+                processes.started[-1].kill()
+                processes.started[-1].wait(10)
+                assert (await accept(client, cell, "x")).last_type == "int"
+
+    run(body)
+
+
+def test_killed_while_it_is_told_what_ran(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            assert isinstance(await client.check(1, "x = 1"), Accepted)
+            processes.started[0].kill()
+            await client.commit(1, ("x",))
+            assert (await accept(client, 2, "x")).last_type == "int"
+
+    run(body)
+
+
+def test_a_question_nobody_waits_for(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            await accept(client, 1, "x = 1")
+            question = asyncio.create_task(client.check(2, BOMB))
+            await asyncio.sleep(0.3)
+            question.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await question
+            assert (await accept(client, 2, "x")).last_type == "int"
+
+    run(body)
+
+
+def test_text_that_is_no_text(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            assert await codes(client, 1, "'\ud800'") == ["syntax"]
+            assert await codes(client, 1, "x = 1\0") == ["syntax"]
+            assert await codes(client, 1, "#" * 300_000) == ["too-much-work"]
+            assert await codes(client, 1, "#" * 40_000_000) == ["syntax"]
+            assert await codes(client, 1, "-" * 50_000 + "1") == ["too-much-work"]
+            assert await codes(client, 1, "1") == []
+        assert len(processes.started) == 1
+
+    run(body)
+
+
+def test_questions_of_two_tasks(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            verdicts = await asyncio.gather(*(client.check(number, f"{number}") for number in range(1, 20)))
+            assert [verdict.cell for verdict in verdicts] == list(range(1, 20))
+            assert all(isinstance(verdict, Accepted) for verdict in verdicts)
+
+    run(body)
+
+
+def test_out_of_memory(processes: Processes, cache_directory: Path) -> None:
+    large = "y = [" + "(1, 'a', [2.0]), " * 14000 + "]\n"
+
+    async def body() -> None:
+        async with checker(processes, cache_directory, wall_seconds=20.0) as client:
+            assert await codes(client, 1, large) == []  # there is nothing wrong with it
+        async with checker(processes, cache_directory) as client:
+            need = peak_mb(processes.started[-1].pid)
+        async with checker(processes, cache_directory, memory_mb=need + 20, wall_seconds=20.0) as client:
+            await accept(client, 1, "x = 1")
+            assert (await codes(client, 2, large))[0] in ("too-much-work", "checker-unavailable")
+            assert (await accept(client, 3, "x")).last_type == "int"
+
+    run(body)
+
+
+def test_the_kernel_is_gone(processes: Processes, cache_directory: Path) -> None:
+    async def body() -> None:
+        client = CheckerClient(processes.spawn, profile="standard", cache_directory=cache_directory)
+        await client.start()
+        assert client._link is not None
+        client._link._writer.close()  # as when the kernel dies: nobody kills, the socket closes
+        for _ in range(500):
+            if processes.started[0].poll() is not None:
+                break
+            await asyncio.sleep(0.01)
+        assert processes.started[0].poll() == 0
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time; time.sleep(60)",  # says nothing
+        "import sys; sys.exit(3)",  # ends
+        "import socket, sys; socket.socket(fileno=int(sys.argv[2])).sendall(b'garbage that is no frame' * 100)",
+        "import socket, sys, time; s = socket.socket(fileno=int(sys.argv[2])); s.sendall(b'\\xff' * 8); time.sleep(60)",
+    ],
+)
+def test_something_else_answers(tmp_path: Path, program: str) -> None:
+    processes = Processes(tmp_path, [sys.executable, "-c", program])
+
+    async def body() -> None:
+        client = CheckerClient(processes.spawn, profile="standard", wall_seconds=1.0, start_seconds=1.0)
+        try:
+            with pytest.raises(CheckerUnavailable):
+                await client.start()
+            assert await codes(client, 1, "1") == ["checker-unavailable"]
+        finally:
+            await client.close()
+
+    try:
+        run(body)
+        assert all(process.poll() is not None for process in processes.started)
+    finally:
+        processes.end()
+
+
+def test_nothing_can_be_started() -> None:
+    def spawn(descriptors: list[int], arguments: list[str]) -> subprocess.Popen[bytes]:
+        raise RuntimeError("no process")
+
+    async def body() -> None:
+        client = CheckerClient(spawn, profile="standard")
+        with pytest.raises(CheckerUnavailable, match="RuntimeError"):
+            await client.start()
+        assert await codes(client, 1, "1") == ["checker-unavailable"]
+        await client.close()
+
+    run(body)
+
+
+def test_a_wrong_answer_is_no_answer(tmp_path: Path) -> None:
+    """A process that says Started, then a verdict about another cell, is not believed."""
+    program = (
+        "import socket, sys\n"
+        "from capkernel.checker.protocol import Accepted, Started\n"
+        "from capkernel.wire.frames import encode\n"
+        "from capkernel.wire.plan import NOTHING\n"
+        "link = socket.socket(fileno=int(sys.argv[2]))\n"
+        "link.sendall(encode(Started('2.4.1', 0.0)))\n"
+        "link.recv(65536)\n"
+        "link.sendall(encode(Accepted(77, NOTHING)))\n"
+        "link.recv(65536)\n"
+    )
+    processes = Processes(tmp_path, [sys.executable, "-c", program])
+
+    async def body() -> None:
+        client = CheckerClient(processes.spawn, profile="standard", wall_seconds=1.0, start_seconds=10.0)
+        try:
+            await client.start()
+            assert await codes(client, 1, "1") == ["checker-unavailable"]
+        finally:
+            await client.close()
+
+    try:
+        run(body)
+    finally:
+        processes.end()
+
+
+def test_an_internal_error_says_no_value(processes: Processes, cache_directory: Path, tmp_path: Path) -> None:
+    """The process ends without a verdict, and what it prints is a type and a place."""
+    program = (
+        "from capkernel.checker import main\n"
+        "def broken(module, cell, text):\n"
+        "    raise KeyError(text)\n"
+        "main.check_subset = broken\n"
+        "main.main()\n"
+    )
+    processes.command = [sys.executable, "-P", "-s", "-E", "-c", program]
+
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            assert await codes(client, 1, "key = 'sk-secret'") == ["checker-unavailable"]
+
+    run(body)
+    assert processes.started[0].wait(10) == 70
+    said = processes.errors.read_text()
+    assert "KeyError" in said
+    assert "sk-secret" not in said
+
+
+def test_no_rules_no_start(processes: Processes, cache_directory: Path) -> None:
+    """A missing capture checker is an error at the start, never skipped."""
+    program = (
+        "import sys\nsys.modules['capkernel.checker.captures'] = None\n"
+        "from capkernel.checker.main import main\nmain()\n"
+    )
+    processes.command = [sys.executable, "-P", "-s", "-E", "-c", program]
+
+    async def body() -> None:
+        client = CheckerClient(processes.spawn, profile="standard", cache_directory=cache_directory)
+        try:
+            with pytest.raises(CheckerUnavailable):
+                await client.start()
+        finally:
+            await client.close()
+
+    run(body)
+    assert "captures" in processes.errors.read_text()
