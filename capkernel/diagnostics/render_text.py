@@ -8,6 +8,7 @@ from capkernel.diagnostics.codes import CODES
 from capkernel.diagnostics.model import Diagnostic, Note, Span
 
 MOST_SHOWN = 10
+LONGEST_LINE = 160  # of source, in an excerpt
 
 
 def render_concise(diagnostic: Diagnostic) -> str:
@@ -61,5 +62,17 @@ def _excerpt(cell: int, span: Span, label: str, sources: Mapping[int, str], mark
     width = max(1, min(end, len(text)) - span.column)
     number = str(span.line)
     gutter = " " * len(number)
-    underline = f"{' ' * span.column}{mark * width} {label}".rstrip()
+    column = span.column
+    if len(text) > LONGEST_LINE:
+        text, column = _window(text, column)
+        width = min(width, len(text) - column)
+    underline = f"{' ' * column}{mark * width} {label}".rstrip()
     return [where, f" {gutter} |", f" {number} | {text}", f" {gutter} | {underline}"]
+
+
+def _window(text: str, column: int) -> tuple[str, int]:
+    """The part of a long line around `column`, and where the column is in it."""
+    start = max(0, min(column - LONGEST_LINE // 3, len(text) - LONGEST_LINE))
+    end = start + LONGEST_LINE
+    before, after = "… " if start else "", " …" if end < len(text) else ""
+    return f"{before}{text[start:end]}{after}", column - start + len(before)

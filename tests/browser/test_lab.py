@@ -49,7 +49,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
     )  # fmt: skip
     try:
         wait_until_it_answers(server, port)
-        yield f"http://127.0.0.1:{port}/lab/tree/notebooks/tour.ipynb?token={TOKEN}"
+        yield f"http://127.0.0.1:{port}/lab/tree/tour.ipynb?token={TOKEN}"
     finally:
         server.terminate()
         server.communicate(timeout=30)
@@ -91,7 +91,7 @@ def test_the_tour_runs_and_a_refusal_is_seen(lab: str, page: Page) -> None:
     page.wait_for_selector(".jp-Toolbar-kernelName:has-text('capkernel')", timeout=60_000)
     page.locator(".jp-Notebook .jp-Cell").first.click()
     run_selected_until(page, "Classified[dict[str, float]](***)")
-    shown = page.locator(".jp-OutputArea-output").all_inner_texts()
+    shown = page.locator(".jp-OutputArea-output").all_text_contents()
     everything = "\n".join(shown)
     assert "Refused: nothing ran, nothing changed" in everything
     assert "capability-escape" in everything
@@ -110,6 +110,6 @@ def test_run_all_stops_at_a_refusal(lab: str, page: Page) -> None:
     page.get_by_role("menuitem", name=re.compile("^Run All Cells")).first.click()
     page.wait_for_selector(".jp-OutputArea-output:has-text('Refused: nothing ran')", timeout=60_000)
     page.wait_for_timeout(2000)
-    everything = "\n".join(page.locator(".jp-OutputArea-output").all_inner_texts())
+    everything = "\n".join(page.locator(".jp-OutputArea-output").all_text_contents())
     assert everything.count("Refused: nothing ran") == 1, "what came after it did not run"
     assert "Classified[" not in everything

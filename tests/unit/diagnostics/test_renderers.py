@@ -98,3 +98,13 @@ def test_codes_are_kebab_case_and_explained() -> None:
         assert code.title
         assert code.why
         assert not code.title.endswith(".")
+
+
+def test_a_long_line_is_shown_around_its_fault() -> None:
+    line = "x = [" + "1, " * 5000 + "open, " + "2, " * 5000 + "]"
+    at = line.index("open")
+    long = Diagnostic(code="ambient-authority", message="m", cell=1, span=Span(1, at, 1, at + 4))
+    _, _, _, source, underline = render_text([long], {1: line}).splitlines()[:5]
+    assert len(source) < 180
+    assert source[underline.index("^") :].startswith("open")
+    assert underline.count("^") == 4

@@ -1,0 +1,238 @@
+"""What the session knows about its names: functions and classes with their source, imports, all else as data.
+
+Names are looked up late, as Python does: a function of an earlier cell means by a name what the session means now.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mypy.nodes import ClassDef, Decorator, FuncDef, MypyFile, SymbolNode, TypeInfo
+from mypy.types import Type
+
+from capkernel.checker.captures.scopes import Binding, FunctionNode, Scope, Scopes, scopes_of
+from capkernel.checker.typed_cell import Resolved, TypedCell
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(eq=False)
+class Function:
+    """A function whose source the session holds."""
+
+    node: FunctionNode
+    context: Context
+    name: str
+    self_name: str = ""  # first parameter of a method
+    class_name: str = ""
+
+    @property
+    def scope(self) -> Scope:
+        return self.context.scopes.of[self.node]
+
+
+@dataclass(eq=False)
+class Class:
+    """A class whose source the session holds."""
+
+    node: ast.ClassDef
+    context: Context
+    info: TypeInfo | None
+
+    def methods(self) -> list[Function]:
+        found = []
+        for statement in self.node.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                arguments = statement.args.posonlyargs + statement.args.args
+                first = arguments[0].arg if arguments else ""
+                found.append(Function(statement, self.context, statement.name, first, self.node.name))
+        return found
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A module, or a name out of one."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """Any other value."""
+
+    type: Type | None
+
+
+Known = Function | Class | Imported | Data
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a session name is. `certain` is False when the cell may have bound it in more than one way."""
+
+    known: Known
+    cell: int
+    line: int
+    certain: bool = True
+    mentions: frozenset[str] = frozenset()  # names in the value that was bound: it may hold what they are
+
+
+@dataclass(eq=False)
+class Context:
+    """One cell, with its scopes and the order in which its top level binds names."""
+
+    cell: TypedCell
+    scopes: Scopes
+    top: dict[str, list[tuple[int, bool, Binding]]]  # name → (index of the top-level statement, unconditional, binding)
+    statement: dict[ast.AST, int]  # top-level statement → its index
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        return self.cell.number
+
+    def resolve(self, node: ast.expr) -> Resolved | None:
+        return self.cell.resolve(node)
+
+    def type_of(self, node: ast.expr) -> Type | None:
+        resolved = self.cell.resolve(node)
+        return None if resolved is None else resolved.type
+
+    def index_of(self, node: ast.AST) -> int:
+        """The index of the top-level statement that `node` stands in."""
+        current: ast.AST | None = node
+        while current is not None:
+            index = self.statement.get(current)
+            if index is not None:
+                return index
+            current = self.parents.get(current)
+        return len(self.statement)
+
+    def is_deferred(self, node: ast.AST) -> bool:
+        """Whether `node` stands in a function body, so that it runs at some later time."""
+        current = self.parents.get(node)
+        while current is not None:
+            if isinstance(current, FUNCTIONS):
+                return True
+            current = self.parents.get(current)
+        return False
+
+    def entry(self, binding: Binding, certain: bool) -> Entry:
+        line = getattr(binding.node, "lineno", 1)
+        mentions: frozenset[str] = frozenset()
+        if binding.value is not None and not isinstance(binding.value, ast.Lambda):
+            mentions = frozenset(node.id for node in ast.walk(binding.value) if isinstance(node, ast.Name))
+        return Entry(self.known(binding), self.number, line, certain, mentions)
+
+    def known(self, binding: Binding) -> Known:
+        """What one binding makes of its name."""
+        node = binding.node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return Function(node, self, node.name)
+        if isinstance(node, ast.ClassDef):
+            return Class(node, self, self.class_info(node))
+        if binding.path:
+            return Imported(binding.path)
+        if isinstance(binding.value, ast.Lambda):
+            return Function(binding.value, self, "<lambda>")
+        value = binding.value
+        typ = self.type_of(value) if value is not None else None
+        if isinstance(node, ast.expr):
+            declared = self.type_of(node)
+            typ = declared if declared is not None else typ
+        return Data(typ)
+
+    def class_info(self, node: ast.ClassDef) -> TypeInfo | None:
+        made = self.cell.symbol_of(node)
+        return made.info if isinstance(made, ClassDef) else None
+
+
+def context_of(cell: TypedCell) -> Context:
+    scopes = scopes_of(cell.module)
+    statement: dict[ast.AST, int] = {node: index for index, node in enumerate(cell.module.body)}
+    parents: dict[ast.AST, ast.AST] = {}
+    todo: list[ast.AST] = [cell.module]
+    while todo:
+        node = todo.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop, ast.unaryop, ast.boolop)):
+                parents[child] = node
+                todo.append(child)
+    context = Context(cell, scopes, {}, statement, parents)
+    for name, bindings in scopes.module.bindings.items():
+        context.top[name] = [_placed(context, binding) for binding in bindings if binding.how != "del"]
+    return context
+
+
+def _placed(context: Context, binding: Binding) -> tuple[int, bool, Binding]:
+    node = binding.node
+    parent = context.parents.get(node)
+    while parent is not None and isinstance(
+        parent, (ast.expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.With, ast.AsyncWith, ast.withitem)
+    ):
+        parent = context.parents.get(parent)
+    # What a with block binds is bound whenever the block ran; only branches and loops make a binding uncertain.
+    unconditional = (isinstance(parent, ast.Module) and binding.how != "global") or isinstance(node, ast.Module)
+    return context.index_of(node), unconditional, binding
+
+
+class View:
+    """The session's names as they are at one moment of the cell that is being judged."""
+
+    def __init__(self, session: Mapping[str, Entry], context: Context, index: int | None) -> None:
+        self._session = session
+        self._context = context
+        self._index = index  # None: at any time after the cell's definitions
+        self._found: dict[str, Entry | None] = {}
+
+    def lookup(self, name: str) -> Entry | None:
+        """What the name is; None: nothing in the session, so a builtin or unbound."""
+        if name not in self._found:
+            self._found[name] = self._lookup(name)
+        return self._found[name]
+
+    def _lookup(self, name: str) -> Entry | None:
+        placed = self._context.top.get(name)
+        if not placed:
+            return self._session.get(name)
+        if self._index is None:
+            last = placed[-1]
+            certain = len(placed) == 1 and last[1]
+            return self._context.entry(last[2], certain)
+        before = [item for item in placed if item[0] < self._index]
+        if not before:
+            here = [item for item in placed if item[0] == self._index]
+            if here and name not in self._session:
+                return self._context.entry(here[-1][2], len(here) == 1)
+            old = self._session.get(name)
+            if old is not None and here:
+                return Entry(old.known, old.cell, old.line, False)
+            return old
+        last = before[-1]
+        here = [item for item in placed if item[0] == self._index and not _is_own_target(item[2])]
+        return self._context.entry(last[2], last[1] and not here)
+
+
+def _is_own_target(binding: Binding) -> bool:
+    # `s = s.map(f)`: the statement binds its target after the call.
+    return isinstance(binding.node, ast.Name) and binding.how == "assignment"
+
+
+def final_entries(context: Context) -> dict[str, Entry]:
+    """What each name that the cell's top level binds is when the cell has run to its end."""
+    found = {}
+    for name, placed in context.top.items():
+        if placed:
+            last = placed[-1]
+            found[name] = context.entry(last[2], last[1])
+    return found
+
+
+def is_module(symbol: SymbolNode | None) -> bool:
+    return isinstance(symbol, MypyFile)
+
+
+def is_function(symbol: SymbolNode | None) -> bool:
+    return isinstance(symbol, (FuncDef, Decorator))

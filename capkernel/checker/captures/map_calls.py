@@ -1,0 +1,184 @@
+"""Calls of `map` and `flat_map` on a Classified: which function it is, whether it is pure, and what is shipped."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from capkernel.checker.captures.known import Class, Context, Entry, Function, View
+from capkernel.checker.captures.paths import path_of
+from capkernel.checker.captures.plan import PlanBuilder, Unshippable
+from capkernel.checker.captures.purity import Purity, Violation
+from capkernel.checker.captures.types import API, Types, is_classified, shown
+from capkernel.checker.subset.report import Report, show
+from capkernel.checker.tables import pure
+from capkernel.diagnostics.model import Captured, Note
+
+
+class MapCalls:
+    """Judges the calls of one cell."""
+
+    def __init__(
+        self,
+        context: Context,
+        entries: Mapping[str, Entry],
+        types: Types,
+        classes: dict[str, Class],
+        report: Report,
+        plan: PlanBuilder,
+    ) -> None:
+        self._context = context
+        self._entries = entries
+        self._types = types
+        self._classes = classes
+        self._report = report
+        self._plan = plan
+
+    def visit(self, node: ast.Call) -> None:
+        function = node.func
+        if not isinstance(function, ast.Attribute) or function.attr not in ("map", "flat_map"):
+            return
+        if not is_classified(self._context.type_of(function.value)):
+            return
+        if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
+            self._refuse(node, f"`{function.attr}` takes exactly one function, written in the call")
+            return
+        self._judge(node.args[0])
+
+    def _view(self, node: ast.AST) -> View:
+        index = None if self._context.is_deferred(node) else self._context.index_of(node)
+        return View(self._entries, self._context, index)
+
+    def _judge(self, given: ast.expr) -> None:
+        view = self._view(given)
+        function = self._function(given, view)
+        if isinstance(function, Function):
+            self._judge_function(given, function, view)
+        elif function == "":
+            path = path_of(given, self._context, view)
+            if path and not path.startswith(API) and pure().is_pure(path):
+                resolved = self._context.resolve(given)
+                self._plan.add_table(path, "" if resolved is None else resolved.fullname)
+            else:
+                self._refuse_unknown(given, path)
+        else:
+            self._refuse(given, f"function given to `Classified.map` cannot be verified: {function}")
+
+    def _function(self, given: ast.expr, view: View) -> Function | str:
+        """The session function that `given` is; "" for anything else; otherwise why it is not one function."""
+        if isinstance(given, ast.Lambda):
+            return Function(given, self._context, "<lambda>")
+        if not isinstance(given, ast.Name):
+            return ""
+        owner = self._context.scopes.owner(given)
+        if owner is not None and owner.kind != "module":
+            bindings = owner.bindings[given.id]
+            if len(bindings) == 1:
+                known = self._context.known(bindings[0])
+                if isinstance(known, Function):
+                    return known
+            return "" if len(bindings) == 1 and bindings[0].path else f"`{given.id}` is a variable"
+        entry = view.lookup(given.id)
+        if entry is None:
+            return ""
+        if isinstance(entry.known, Function):
+            return entry.known if entry.certain else f"`{given.id}` is bound in more than one way"
+        if isinstance(entry.known, Class):
+            return f"`{given.id}` is a class; write `lambda x: {given.id}(x)`"
+        return ""
+
+    def _judge_function(self, given: ast.expr, function: Function, view: View) -> None:
+        reach = Purity(view, self._types, self._classes).judge(function)
+        if reach.violations:
+            for violation in _causes(reach.violations)[:3]:
+                self._report_violation(given, violation)
+            return
+        try:
+            self._plan.add_pure(reach)
+        except Unshippable:
+            self._report.add(
+                "not-understood",
+                given,
+                "the text of this function cannot be shipped to the vault as it was checked",
+                help="write it as a `def` at the left margin",
+            )
+
+    # ── refusing ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _report_violation(self, given: ast.expr, violation: Violation) -> None:
+        here = violation.context is self._context and _is_inside(violation.node, given)
+        notes: tuple[Note, ...] = ()
+        if not here:
+            span = violation.context.cell.span(violation.node)
+            where = f" in `{violation.via}`" if violation.via else ""
+            notes = (Note(f"it happens{where} here", violation.context.number, span),)
+        captured: tuple[Captured, ...] = ()
+        if violation.name and violation.type:
+            captured = (Captured(violation.name, violation.type, violation.origin or "its body"),)
+        reached = f"`{violation.via}` " if violation.via and not here else "it "
+        self._report.add(
+            "impure-map",
+            violation.node if here else given,
+            f"function given to `Classified.map` must be pure: {reached}{violation.message}",
+            label=f"captures `{violation.name}`" if violation.name else "",
+            captured=captured,
+            notes=notes,
+            help="return a value from the function; read clocks and random numbers before the call, capture the result",
+            fix=show('now = time.time()\nstamped = secret.map(lambda x: f"{x} {now}")')
+            if violation.name == "clock"
+            else None,
+        )
+
+    def _refuse_unknown(self, given: ast.expr, path: str) -> None:
+        if path:
+            effect = pure().effect(path)
+            what = f" (effect: {effect})" if effect else ""
+            name = path.removeprefix("builtins.")
+            self._report.add(
+                "impure-map",
+                given,
+                f"function given to `Classified.map` must be pure: `{name}` is not known to be pure{what}",
+                label=f"captures `{effect or name}`",
+                captured=(Captured(effect, "effect", name),) if effect else (),
+                help="return a value from the function; a Classified is shown by `print` and `display` themselves",
+                fix=show("print(secret)") if effect == "stdout" else None,
+            )
+            return
+        typ = self._context.type_of(given)
+        self._report.add(
+            "impure-map",
+            given,
+            "function given to `Classified.map` cannot be verified: its source is not in sight",
+            captured=(Captured(_short(given), shown(typ), "this call"),),
+            help="write a lambda or a `def`, and pass it by name",
+            fix=show("secret.map(lambda x: ...)"),
+        )
+
+    def _refuse(self, node: ast.AST, message: str) -> None:
+        self._report.add(
+            "impure-map",
+            node,
+            message,
+            help="write a lambda or a `def`, and pass it by name",
+            fix=show("secret.map(lambda x: ...)"),
+        )
+
+
+def _causes(violations: list[Violation]) -> list[Violation]:
+    """What is captured explains what is done with it."""
+    captured = {violation.name for violation in violations if violation.message.startswith("captures")}
+    return [
+        violation
+        for violation in violations
+        if violation.message.startswith("captures") or violation.name not in captured
+    ]
+
+
+def _is_inside(node: ast.AST, outer: ast.AST) -> bool:
+    return any(inner is node for inner in ast.walk(outer))
+
+
+def _short(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else "the function"

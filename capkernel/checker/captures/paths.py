@@ -1,0 +1,46 @@
+"""The name of a library thing as a cell writes it ("numpy.sum"), whatever alias it goes through."""
+
+from __future__ import annotations
+
+import ast
+
+from mypy.nodes import MypyFile, Var
+
+from capkernel.checker.captures.known import Context, Imported, View
+from capkernel.checker.captures.types import API, is_session_module
+
+
+def path_of(node: ast.expr, context: Context, view: View) -> str:
+    """ "numpy.sum" for `np.sum`, "builtins.len" for `len`; "" for what is a value of the session."""
+    if isinstance(node, ast.Attribute):
+        base = path_of(node.value, context, view)
+        if not base or base.startswith(API):
+            return ""
+        return f"{base}.{node.attr}"
+    if not isinstance(node, ast.Name):
+        return ""
+    owner = context.scopes.owner(node)
+    if owner is not None and owner.kind != "module":
+        bindings = owner.bindings[node.id]
+        return bindings[0].path if len(bindings) == 1 else ""
+    entry = view.lookup(node.id)
+    if entry is not None:
+        return entry.known.path if isinstance(entry.known, Imported) and entry.certain else ""
+    return symbol_path(node, context)
+
+
+def symbol_path(node: ast.expr, context: Context) -> str:
+    """The path that mypy knows a name by; "" for a value, or a name of a cell."""
+    resolved = context.resolve(node)
+    if resolved is None:
+        return ""
+    if isinstance(resolved.symbol, MypyFile):
+        return resolved.symbol.fullname
+    module, _, _name = resolved.fullname.rpartition(".")
+    if not module or is_session_module(resolved.fullname):
+        return ""
+    if isinstance(resolved.symbol, Var) and resolved.symbol.fullname.startswith("capkernel.checker.notebook"):
+        return ""
+    if resolved.fullname == "capkernel.checker.notebook.display":
+        return "display"
+    return resolved.fullname

@@ -1,0 +1,155 @@
+"""One walk over a typed cell: everything must have a type, and each node is shown to the rules on single nodes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mypy.nodes import TypeInfo
+
+from capkernel.checker.captures.ambient import AmbientRule
+from capkernel.checker.captures.classified import ClassifiedRule
+from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
+from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.paths import path_of
+from capkernel.checker.captures.plan import PlanBuilder
+from capkernel.checker.captures.scope_sites import granting_name
+from capkernel.checker.captures.types import API, is_session_module, only_classified, shown
+from capkernel.checker.subset.report import Report, show
+
+_UNTYPED_FIELDS = frozenset(("annotation", "returns", "type_params", "bases", "ctx", "pattern", "decorator_list"))
+
+
+class Rules:
+    """All rules but the flow of capabilities."""
+
+    def __init__(self, context: Context, view: View, report: Report, plan: PlanBuilder, maps: MapCalls) -> None:
+        self._context = context
+        self._report = report
+        self._plan = plan
+        self._maps = maps
+        self._view = view
+        self._ambient = AmbientRule(context, view, report)
+        self._classified = ClassifiedRule(context, view, report)
+        self.opens_block = False
+
+    def walk(self) -> None:
+        todo: list[ast.AST] = [self._context.cell.module]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
+                if not self._is_typed(node):
+                    continue
+                self._ambient.visit(node)
+                if isinstance(node, ast.Call):
+                    self._call(node)
+                else:
+                    self._reference(node)
+            elif isinstance(node, (ast.With, ast.AsyncWith)):
+                self._plan.add_effects([node], self._context)
+            self._classified.visit(node)
+            todo.extend(reversed(list(_parts(node))))
+
+    def _is_typed(self, node: ast.Name | ast.Attribute | ast.Call) -> bool:
+        if not isinstance(node, ast.Call) and not isinstance(node.ctx, ast.Load):
+            return True
+        if self._context.resolve(node) is not None:
+            return True
+        if isinstance(node, ast.Call) and path_of(node.func, self._context, self._view) in _TYPE_MAKERS:
+            return False  # a definition of a type: mypy read it as one, and it holds nothing that runs
+        if not isinstance(node, ast.Call) and self._is_alias(node):
+            return True
+        self._report.add(
+            "untyped-code",
+            node,
+            "this code was not checked: the type checker holds it for unreachable, or was told to skip it",
+            help="delete it, or write it so that it is reached: no `TYPE_CHECKING`, `no_type_check`, `sys.platform`",
+        )
+        return False
+
+    def _is_alias(self, node: ast.expr) -> bool:
+        """Whether `node` is part of `Name = <type>`: mypy reads that as a type, and evaluating it calls nothing."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self._context.parents.get(current)
+        if (
+            not isinstance(current, ast.Assign)
+            or len(current.targets) != 1
+            or not isinstance(current.targets[0], ast.Name)
+        ):
+            return False
+        if self._context.resolve(current.value) is None:
+            return False
+        return all(isinstance(part, _TYPE_SYNTAX) for part in ast.walk(current.value))
+
+    def _call(self, node: ast.Call) -> None:
+        typ = self._context.type_of(node)
+        classified = only_classified(typ)
+        if classified is not None:
+            self._plan.add_mask(node, shown(classified.args[0]) if classified.args else "Any", self._context)
+        self._maps.visit(node)
+
+    def _reference(self, node: ast.Name | ast.Attribute) -> None:
+        if isinstance(node, ast.Attribute):
+            self._plan.add_effects([node], self._context)
+        name = granting_name(node, self._context)
+        if name is None:
+            return
+        call = self._context.parents.get(node)
+        item = None if call is None else self._context.parents.get(call)
+        if (
+            isinstance(call, ast.Call)
+            and call.func is node
+            and isinstance(item, ast.withitem)
+            and item.context_expr is call
+        ):
+            self.opens_block = True
+            return
+        self._report.add(
+            "scope-outside-with",
+            node,
+            f"`{name}` stands only as the item of a `with` block",
+            label="nothing would take it back",
+            help="open the block where the capability is used",
+            fix=show(f"with {name}(...) as {_USUAL[name]}:\n    ..."),
+        )
+
+
+_TYPE_MAKERS = frozenset(
+    f"{module}.{name}"
+    for module in ("typing", "typing_extensions")
+    for name in ("NewType", "TypeVar", "ParamSpec", "TypeVarTuple", "TypedDict", "NamedTuple")
+)
+
+_TYPE_SYNTAX = (
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Tuple,
+    ast.List,
+    ast.BinOp,
+    ast.BitOr,
+    ast.Constant,
+    ast.Load,
+)
+
+_USUAL = {"request_file_system": "fs", "request_exec_permission": "run", "request_network": "net"}
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts that mypy types as expressions: not annotations, patterns, bases."""
+    if isinstance(node, ast.MatchValue):
+        return
+    alias = getattr(ast, "TypeAlias", None)
+    if alias is not None and isinstance(node, alias):
+        return
+    for name, value in ast.iter_fields(node):
+        if name in _UNTYPED_FIELDS:
+            continue
+        if isinstance(value, ast.AST):
+            yield value
+        elif isinstance(value, list):
+            yield from (item for item in value if isinstance(item, ast.AST))
+
+
+__all__ = ["API", "Class", "Entry", "Function", "Imported", "Rules", "TypeInfo", "is_session_module"]

@@ -1,0 +1,206 @@
+"""What the capture checker keeps from cell to cell, and the order in which it judges one.
+
+Rule 1: `check` changes nothing; what a cell would leave is in its facts, and only `commit` keeps it.
+Rule 2: names are looked up late: a function of an earlier cell is judged with the names as they are at its use.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from capkernel.checker.captures.flow import Flow
+from capkernel.checker.captures.flow_machine import TooMuchWork
+from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View, context_of, final_entries
+from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.plan import PlanBuilder
+from capkernel.checker.captures.rules import Rules
+from capkernel.checker.captures.scope_sites import has_scope
+from capkernel.checker.captures.types import Types, session_classes
+from capkernel.checker.captures.values import Frame, Heap, Site, Value, reaches_dead
+from capkernel.checker.subset.report import Report
+from capkernel.checker.typed_cell import TypedCell
+from capkernel.diagnostics.model import Diagnostic
+from capkernel.wire.plan import NOTHING, Plan
+
+
+@dataclass
+class Facts:
+    """What an accepted cell leaves behind."""
+
+    context: Context
+    entries: dict[str, Entry]
+    classes: dict[str, Class]
+    values: dict[str, Value] = field(default_factory=dict)  # of the names whose flow was followed
+    lines: dict[str, int] = field(default_factory=dict)
+    heap: Heap | None = None
+
+
+@dataclass
+class CaptureVerdict:
+    """Refused when a diagnostic is an error; then the plan allows nothing."""
+
+    diagnostics: list[Diagnostic]
+    plan: Plan
+    facts: Facts
+
+
+class CaptureSession:
+    """The capture checker of one session."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._classes: dict[str, Class] = {}
+        self._types = Types()
+        self._frame = Frame(None, None)
+        self._heap = Heap()
+        self._mentions: dict[ast.AST, frozenset[str]] = {}
+        self._scoped: dict[ast.AST, bool] = {}
+
+    def check(self, cell: TypedCell) -> CaptureVerdict:
+        """Judge a typed cell. Changes nothing."""
+        context = context_of(cell)
+        report = Report(cell)
+        plan = PlanBuilder()
+        classes = dict(self._classes)
+        types = self._types
+        own = _classes_of(context)
+        if own:
+            types = self._types.copy()
+            for name, definition in own.items():
+                classes[name] = definition
+                if definition.info is not None:
+                    types.add_class(definition.info)
+        facts = Facts(context, final_entries(context), own)
+        view = View(self._entries, context, None)
+        maps = MapCalls(context, self._entries, types, classes, report, plan)
+        rules = Rules(context, view, report, plan, maps)
+        rules.walk()
+        reached = self._reached(context)
+        for function in reached:
+            plan.add_effects(ast.walk(function.node), function.context)
+        if rules.opens_block or self._is_flow_needed(context, reached):
+            self._follow(facts, report, types, classes)
+        refused = any(found.severity == "error" for found in report.found)
+        found = sorted(report.found, key=lambda one: (one.span.line, one.span.column))
+        return CaptureVerdict(found, NOTHING if refused else plan.plan(), facts)
+
+    def commit(self, facts: Facts, bound: frozenset[str], deleted: frozenset[str]) -> None:
+        """The accepted cell ran and left these names."""
+        for name in deleted:
+            self._entries.pop(name, None)
+            self._frame.names.pop(name, None)
+        for name in bound:
+            entry = facts.entries.get(name)
+            if entry is None:
+                self._entries.pop(name, None)  # bound by a star import: mypy knows what it is
+            else:
+                self._entries[name] = entry
+            self._frame.names.pop(name, None)
+        # What the cell did to objects of earlier cells shows in their names, too.
+        for name, value in facts.values.items():
+            if name in self._entries and name not in deleted:
+                self._frame.names[name] = value
+                self._frame.lines[name] = facts.lines.get(name, 0)
+        if facts.heap is not None:
+            self._heap = self._pruned(facts.heap)
+        for name, definition in facts.classes.items():
+            self._classes[name] = definition
+            if definition.info is not None:
+                self._types.add_class(definition.info)
+
+    # ── the flow of capabilities ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _follow(self, facts: Facts, report: Report, types: Types, classes: dict[str, Class]) -> None:
+        frame = Frame(None, None, dict(self._frame.names), dict(self._frame.lines))
+        heap = Heap(self._heap.contents)
+        flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)
+        try:
+            flow.run(facts.context.cell.module)
+        except TooMuchWork:
+            report.add(
+                "too-much-work",
+                facts.context.cell.module,
+                "what this cell does with capabilities is too much to follow",
+                help="split the cell, and keep what happens inside a block short",
+            )
+        facts.values, facts.lines, facts.heap = frame.names, frame.lines, heap
+
+    def _is_flow_needed(self, context: Context, reached: list[Function | Class]) -> bool:
+        """Whether the cell can meet a dead capability, or a function that opens a block."""
+        if any(self._has_scope(function) for function in reached):
+            return True
+        holding = {name for name, value in self._frame.names.items() if reaches_dead(value, self._heap)}
+        if not holding:
+            return False
+        names = {node.id for node in context.scopes.standing}
+        for function in reached:
+            names |= self._names_of(function)
+        return bool(names & holding)
+
+    def _reached(self, context: Context) -> list[Function | Class]:
+        """Functions and classes of earlier cells that the cell can get at: by name, by type, or through a value."""
+        found: dict[ast.AST, Function | Class] = {}
+        todo: list[str] = [node.id for node in context.scopes.standing]
+        seen: set[str] = set()
+        while todo:
+            name = todo.pop()
+            entry = self._entries.get(name)
+            if name in seen or entry is None:
+                continue
+            seen.add(name)
+            todo.extend(entry.mentions)
+            for known in self._definitions(entry):
+                if known.node not in found:
+                    found[known.node] = known
+                    todo.extend(self._names_of(known))
+        return list(found.values())
+
+    def _definitions(self, entry: Entry) -> list[Function | Class]:
+        if isinstance(entry.known, (Function, Class)):
+            return [entry.known]
+        if not isinstance(entry.known, Data):
+            return []
+        infos = session_classes(entry.known.type)
+        infos |= {derived for info in infos for derived in self._types.overriders(info)}
+        bases = {base.fullname for info in infos for base in info.mro}
+        return [self._classes[name] for name in sorted(bases) if name in self._classes]
+
+    def _names_of(self, definition: Function | Class) -> frozenset[str]:
+        known = self._mentions.get(definition.node)
+        if known is None:
+            known = frozenset(
+                part for node in ast.walk(definition.node) for part in ([node.id] if isinstance(node, ast.Name) else [])
+            )
+            self._mentions[definition.node] = known
+        return known
+
+    def _has_scope(self, definition: Function | Class) -> bool:
+        known = self._scoped.get(definition.node)
+        if known is None:
+            known = self._scoped[definition.node] = has_scope(definition.node, definition.context)
+        return known
+
+    def _pruned(self, heap: Heap) -> Heap:
+        """Only what a name of the session can still reach."""
+        kept = Heap()
+        for value in self._frame.names.values():
+            for token in heap.within(value):
+                if isinstance(token, Site) and token in heap.contents:
+                    kept.contents[token] = heap.contents[token]
+        return kept
+
+
+def _overlay(old: dict[str, Entry], new: dict[str, Entry]) -> dict[str, Entry]:
+    return {**old, **new}
+
+
+def _classes_of(context: Context) -> dict[str, Class]:
+    """Every class of the cell by the name mypy gave it."""
+    found: dict[str, Class] = {}
+    for node in context.scopes.of:
+        if isinstance(node, ast.ClassDef):
+            definition = Class(node, context, context.class_info(node))
+            if definition.info is not None:
+                found[definition.info.fullname] = definition
+    return found

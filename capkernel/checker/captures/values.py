@@ -1,0 +1,203 @@
+"""What the flow analysis knows of a value: a set of tokens, and a heap that says what the objects it made hold.
+
+An abstract value is a frozen set of tokens:
+- `Cap`: it may be or reach the capability of a block that is open; `Dead`: of a block that has ended;
+- `Site`: it may be the object made at one place of the text; what that object holds is in the heap;
+- `OUTER`: it may be an object that was there before, of which nothing is known;
+- `Closure`: it may be this function, which holds what its free names hold;
+- `UNTRUSTED`: it got its static type through `Any`, so the type says nothing about it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from capkernel.checker.captures.known import Function
+from capkernel.checker.captures.scopes import Scope
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The capability that one `with` item grants. Its identity is its place."""
+
+    cell: int
+    line: int
+    column: int
+    name: str
+    type: str
+    granted_by: str
+
+    @property
+    def origin(self) -> str:
+        return f"cell {self.cell}, line {self.line}: with {self.granted_by}(...)"
+
+
+@dataclass(frozen=True)
+class Dead:
+    cap: Cap
+
+
+@dataclass(frozen=True)
+class Site:
+    """An object made by `node` while the blocks `within` were open."""
+
+    node: ast.AST
+    within: frozenset[Cap]
+    _hash: int = field(init=False, repr=False, compare=False)  # asked for in every step; computed once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.node, self.within)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True)
+class Mark:
+    name: str
+
+
+@dataclass(eq=False)
+class Frame:
+    """The variables of one scope while it runs; the session's own when `scope` is a module."""
+
+    scope: Scope | None
+    parent: Frame | None
+    names: dict[str, Value] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    opened: list[Cap] = field(default_factory=list)
+    returned: Value = frozenset()
+    yielded: Value = frozenset()
+    running: int = 0
+
+    def for_scope(self, scope: Scope) -> Frame | None:
+        frame: Frame | None = self
+        while frame is not None and frame.scope is not scope:
+            frame = frame.parent
+        return frame
+
+
+@dataclass(frozen=True)
+class Closure:
+    function: Function
+    frame: Frame
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.function.node, self.frame)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        # The same definition in the same frame is the same function, whoever looked it up.
+        return (
+            isinstance(other, Closure) and self.function.node is other.function.node and self.frame is other.frame
+        )
+
+
+Token = Cap | Dead | Site | Mark | Closure
+Value = frozenset[Token]
+
+NOTHING: Value = frozenset()
+OUTER = Mark("outer")
+UNTRUSTED = Mark("untrusted")
+UNKNOWN: Value = frozenset((OUTER,))
+
+
+class Heap:
+    """What the objects made so far may hold. Only ever grows, but for the death of capabilities."""
+
+    def __init__(self, contents: dict[Site, Value] | None = None) -> None:
+        self.contents: dict[Site, Value] = dict(contents or {})
+        self.produced: dict[Site, Value] = {}  # what iterating a lazy object gives; what it holds is in `contents`
+        self.changes = 0
+        self.visits = 0  # tokens looked at, a measure of the work done
+
+    def items(self, value: Value) -> Value:
+        """What iterating gives: of a generator what it yields, of anything else whatever is inside of it."""
+        lazy = {token for token in value if isinstance(token, Site) and token in self.produced}
+        if not lazy:
+            return self.within(value)
+        given = self.within(value - lazy)
+        for token in lazy:
+            given |= self.within(self.produced[token])
+        return given
+
+    def add(self, site: Site, value: Value) -> None:
+        before = self.contents.get(site, NOTHING)
+        after = before | (value - {site, UNTRUSTED})
+        if after != before:
+            self.contents[site] = after
+            self.changes += 1
+
+    def within(self, value: Value) -> Value:
+        """`value` and everything that is inside of it."""
+        value -= {UNTRUSTED}
+        if not any(isinstance(token, Site) for token in value):
+            return value
+        found: set[Token] = set()
+        todo: list[Token] = list(value)
+        while todo:
+            token = todo.pop()
+            if token not in found:
+                found.add(token)
+                if isinstance(token, Site):
+                    todo.extend(self.contents.get(token, NOTHING))
+        self.visits += len(found)
+        return frozenset(found)
+
+    def kill(self, cap: Cap) -> None:
+        after: dict[Site, Value] = {}
+        for site, value in self.contents.items():
+            kept = older(site, cap)
+            after[kept] = after.get(kept, NOTHING) | killed(value, cap)
+        self.contents = after
+        self.produced = {older(site, cap): killed(value, cap) for site, value in self.produced.items()}
+        self.changes += 1
+
+
+def reaches_dead(value: Value, heap: Heap) -> bool:
+    """Whether a value leads to a dead capability, also through what the functions in it captured."""
+    seen: set[Token | Frame] = set()
+    todo: list[Token] = list(value)
+    while todo:
+        token = todo.pop()
+        if isinstance(token, Dead):
+            return True
+        if token in seen:
+            continue
+        seen.add(token)
+        if isinstance(token, Site):
+            todo.extend(heap.contents.get(token, NOTHING))
+        elif isinstance(token, Closure):
+            frame: Frame | None = token.frame
+            while frame is not None and frame.scope is not None and frame not in seen:
+                seen.add(frame)
+                for held in frame.names.values():
+                    todo.extend(held)
+                frame = frame.parent
+    return False
+
+
+def older(site: Site, cap: Cap) -> Site:
+    """The object after the block: when the block is opened again, it is one that was there before."""
+    return Site(site.node, site.within - {cap}) if cap in site.within else site
+
+
+def killed(value: Value, cap: Cap) -> Value:
+    """`value` after the block of `cap` has ended."""
+    if not any(token == cap or (isinstance(token, Site) and cap in token.within) for token in value):
+        return value
+    return frozenset(
+        Dead(cap) if token == cap else older(token, cap) if isinstance(token, Site) else token for token in value
+    )
+
+
+def join(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
+    joined = dict(one)
+    for name, value in other.items():
+        known = joined.get(name)
+        joined[name] = value if known is None else known | value
+    return joined

@@ -1,0 +1,308 @@
+"""The kernel's side of the checker process: ask, and never wait without a bound.
+
+Rule 1: no answer is a refusal. Time-out, end of file, a message that is not of the link: the process is killed, the
+cell is Rejected, and a new process is started and told the session again.
+Rule 2: what the session holds is what this client recorded (the accepted cells and what they bound), so a checker can
+be lost at any moment without losing the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from capkernel.checker.protocol import (
+    Accepted,
+    Check,
+    Commit,
+    Committed,
+    Discard,
+    FromChecker,
+    Progress,
+    Rejected,
+    Started,
+    ToChecker,
+)
+from capkernel.diagnostics.model import Diagnostic, Span
+from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
+from capkernel.wire.frames import FrameReader, encode
+
+_READ = 65536
+_HELP = {"too-much-work": "split the cell, or name its parts", "checker-unavailable": "run the cell again"}
+_REAP_SECONDS = 2.0
+
+
+class Process(Protocol):
+    """A started process, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+    def kill(self) -> None: ...
+    def poll(self) -> int | None: ...
+
+
+Spawn = Callable[[list[int], list[str]], Process]
+"""Start `python -P -s -E -m capkernel.checker.main` with these descriptors inherited and these arguments added."""
+
+
+class CheckerUnavailable(Exception):
+    """The checker could not be started."""
+
+
+class CheckerClient:
+    """One checker for one session. Calls may come from several tasks; they are answered one at a time."""
+
+    def __init__(
+        self,
+        spawn: Spawn,
+        *,
+        profile: str,
+        wall_seconds: float = 5.0,
+        start_seconds: float = 180.0,
+        memory_mb: int = 4096,
+        cache_directory: Path | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._spawn = spawn
+        self._profile = profile
+        self._wall = wall_seconds
+        self._start_seconds = start_seconds
+        self._memory_mb = memory_mb
+        self._cache_directory = cache_directory
+        self._progress = progress
+        self._link: _Link | None = None
+        self._history: list[tuple[str, Commit]] = []  # accepted cells that ran, oldest first
+        self._pending: dict[int, str] = {}  # accepted cells that may be running
+        self._ended: list[_Link] = []  # killed, and perhaps not yet out of the process table
+        self._lock = asyncio.Lock()
+        self._restarting: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> Started:
+        """Start the process. Raises CheckerUnavailable when it does not get ready."""
+        async with self._lock:
+            return await self._connect()
+
+    async def check(self, cell: int, text: str) -> Accepted | Rejected:
+        """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected."""
+        async with self._lock:
+            self._pending.pop(cell, None)
+            try:
+                answer = await self._ask(Check(cell, text), (Accepted, Rejected))
+            except LocalProtocolError:
+                return _no_verdict(cell, "syntax", "the text is too long, or holds what is no character")
+            except TimeoutError:
+                self._lose()
+                return _no_verdict(cell, "too-much-work", f"checking this cell took longer than {self._wall:g} s")
+            except _LOST:
+                self._lose()
+                return _no_verdict(cell, "checker-unavailable", "the checker ended before it answered")
+            except asyncio.CancelledError:
+                self._lose()  # its answer would be taken for the next one's
+                raise
+            if answer.cell != cell:
+                self._lose()
+                return _no_verdict(cell, "checker-unavailable", "the checker answered about another cell")
+            if isinstance(answer, Accepted):
+                self._pending[cell] = text
+            return answer
+
+    async def commit(
+        self, cell: int, bound: tuple[str, ...], deleted: tuple[str, ...] = (), *, raised: bool = False
+    ) -> None:
+        """The accepted cell ran. Raises KeyError for a cell that was not accepted."""
+        async with self._lock:
+            message = Commit(cell, bound, deleted, raised)
+            self._history.append((self._pending.pop(cell), message))
+            await self._tell(message)
+
+    async def discard(self, cell: int) -> None:
+        """The accepted cell did not run. One that was never accepted is fine."""
+        async with self._lock:
+            if self._pending.pop(cell, None) is not None:
+                await self._tell(Discard(cell))
+
+    async def close(self) -> None:
+        """End the process."""
+        self._closed = True
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.gather(self._restarting, return_exceptions=True)
+        link, self._link = self._link, None
+        for ended in (*self._ended, *(() if link is None else (link,))):
+            await ended.close()
+        self._ended.clear()
+
+    # ── the process ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask(self, message: Check, kinds: tuple[type[Accepted], type[Rejected]]) -> Accepted | Rejected:
+        link = await self._alive()
+        answer = await link.ask(message, self._wall)
+        if not isinstance(answer, kinds):
+            raise RemoteProtocolError(f"{type(answer).__name__} is no verdict")
+        return answer
+
+    async def _tell(self, message: Commit | Discard) -> None:
+        # It is recorded already: a process that does not hear it hears it in the replay.
+        try:
+            if self._link is not None:
+                answer = await self._link.ask(message, self._wall)
+                if not isinstance(answer, Committed) or answer.cell != message.cell:
+                    raise RemoteProtocolError("not the answer to this message")
+        except (TimeoutError, *_LOST):
+            self._lose()
+        except asyncio.CancelledError:
+            self._lose()
+            raise
+
+    async def _alive(self) -> _Link:
+        await self._restarted()
+        if self._link is not None and self._link.is_dead():
+            self._lose()
+            await self._restarted()
+        if self._link is None and not self._closed:
+            try:
+                await self._restart()
+            except TimeoutError:
+                raise CheckerUnavailable("the checker could not be told the session in time") from None
+        if self._link is None:
+            raise CheckerUnavailable("the checker is closed or does not start")
+        return self._link
+
+    async def _restarted(self) -> None:
+        if self._restarting is not None:
+            done, _late = await asyncio.wait({self._restarting}, timeout=self._start_seconds)
+            if not done:
+                raise CheckerUnavailable("the checker is still being told the session")
+            self._restarting = None
+
+    def _lose(self) -> None:
+        """Kill the process and start another in the background."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.kill()
+            self._ended.append(link)
+        if not self._closed and (self._restarting is None or self._restarting.done()):
+            self._restarting = asyncio.get_running_loop().create_task(self._restart_quietly())
+
+    async def _restart_quietly(self) -> None:
+        while self._ended:
+            await self._ended[0].close()
+            self._ended.pop(0)
+        try:
+            await self._restart()
+        except (TimeoutError, *_LOST):
+            pass  # the next question tries again, and is refused when that fails too
+
+    async def _restart(self) -> None:
+        await self._connect()
+        assert self._link is not None
+        link = self._link
+        self._link = None  # not to be asked before it knows the session
+        try:
+            for text, commit in self._history:
+                if isinstance(await link.ask(Check(commit.cell, text), 3 * self._wall), Accepted):
+                    await link.ask(commit, self._wall)
+            for cell, text in self._pending.items():
+                await link.ask(Check(cell, text), 3 * self._wall)
+        except BaseException:
+            await link.close()
+            raise
+        self._link = link
+
+    async def _connect(self) -> Started:
+        mine, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = self._spawn([theirs.fileno()], self._arguments(theirs.fileno()))
+        except Exception as problem:
+            mine.close()
+            raise CheckerUnavailable(f"the checker could not be started: {type(problem).__name__}") from None
+        except BaseException:
+            mine.close()
+            raise
+        link = await _Link.over(process, mine)
+        try:
+            async with asyncio.timeout(self._start_seconds):
+                while True:
+                    message = await link.receive()
+                    if isinstance(message, Started):
+                        self._link = link
+                        return message
+                    if not isinstance(message, Progress):
+                        raise RemoteProtocolError(f"{type(message).__name__} before Started")
+                    if self._progress is not None:
+                        self._progress(message.line)
+        except (TimeoutError, OSError, EOFError, RemoteProtocolError) as problem:
+            await link.close()
+            raise CheckerUnavailable(f"the checker did not start: {type(problem).__name__}") from None
+        except BaseException:
+            await link.close()
+            raise
+
+    def _arguments(self, descriptor: int) -> list[str]:
+        arguments = ["--fd", str(descriptor), "--profile", self._profile, "--memory-mb", str(self._memory_mb)]
+        arguments += ["--wall-seconds", f"{self._wall:g}"]
+        if self._cache_directory is not None:
+            arguments += ["--cache", str(self._cache_directory)]
+        return arguments
+
+
+_LOST = (OSError, EOFError, RemoteProtocolError, CheckerUnavailable)
+
+
+class _Link:
+    """One process and the stream to it."""
+
+    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._frames: FrameReader[FromChecker] = FrameReader(FromChecker)
+        self._ready: list[FromChecker] = []
+
+    @classmethod
+    async def over(cls, process: Process, stream: socket.socket) -> _Link:
+        stream.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=stream)
+        return cls(process, reader, writer)
+
+    async def ask(self, message: ToChecker, seconds: float) -> FromChecker:
+        """Send, and wait for the answer. Raises TimeoutError, EOFError, OSError, RemoteProtocolError."""
+        async with asyncio.timeout(seconds):
+            self._writer.write(encode(message))
+            await self._writer.drain()
+            return await self.receive()
+
+    async def receive(self) -> FromChecker:
+        while not self._ready:
+            data = await self._reader.read(_READ)
+            if not data:
+                raise EOFError("the checker closed the link")
+            self._frames.feed(data)
+            self._ready.extend(message for message, _blob in self._frames.frames())
+        return self._ready.pop(0)
+
+    def is_dead(self) -> bool:
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        self._writer.close()
+        if self._process.poll() is None:
+            self._process.kill()
+
+    async def close(self) -> None:
+        """Kill, and take the process out of the table."""
+        self.kill()
+        waited = 0.0
+        while self._process.poll() is None and waited < _REAP_SECONDS:
+            await asyncio.sleep(0.01)
+            waited += 0.01
+
+
+def _no_verdict(cell: int, code: str, message: str) -> Rejected:
+    help_text = _HELP.get(code, "")
+    return Rejected(cell, (Diagnostic(code, message, cell, Span(1, 0, 1, 1), help=help_text),))
