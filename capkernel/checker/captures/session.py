@@ -130,13 +130,17 @@ class CaptureSession:
         """Whether the cell can meet a dead capability, or a function that opens a block."""
         if any(self._has_scope(function) for function in reached):
             return True
-        holding = {name for name, value in self._frame.names.items() if reaches_dead(value, self._heap)}
+        holding = {name for name, value in self._frame.names.items() if reaches_dead(value, self._heap, self._read_by)}
         if not holding:
             return False
         names = {node.id for node in context.scopes.standing}
         for function in reached:
             names |= self._names_of(function)
         return bool(names & holding)
+
+    def _read_by(self, function: Function) -> list[Value]:
+        names = self._names_of(function)
+        return [value for name, value in self._frame.names.items() if name in names]
 
     def _reached(self, context: Context) -> list[Function | Class]:
         """Functions and classes of earlier cells that the cell can get at: by name, by type, or through a value."""

@@ -11,6 +11,7 @@ An abstract value is a frozen set of tokens:
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from capkernel.checker.captures.known import Function
@@ -158,8 +159,11 @@ class Heap:
         self.changes += 1
 
 
-def reaches_dead(value: Value, heap: Heap) -> bool:
-    """Whether a value leads to a dead capability, also through what the functions in it captured."""
+def reaches_dead(value: Value, heap: Heap, read_by: Callable[[Function], Iterable[Value]]) -> bool:
+    """Whether a value leads to a dead capability, also through what the functions in it captured.
+
+    `read_by` gives the values of the session's names that a function reads.
+    """
     seen: set[Token | Frame] = set()
     todo: list[Token] = list(value)
     while todo:
@@ -172,6 +176,8 @@ def reaches_dead(value: Value, heap: Heap) -> bool:
         if isinstance(token, Site):
             todo.extend(heap.contents.get(token, NOTHING))
         elif isinstance(token, Closure):
+            for held in read_by(token.function):
+                todo.extend(held)
             frame: Frame | None = token.frame
             while frame is not None and frame.scope is not None and frame not in seen:
                 seen.add(frame)
