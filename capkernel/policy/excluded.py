@@ -3,6 +3,7 @@
 Rule 1: a place is excluded by its path and by its identity (device, inode), so neither a bind mount nor another
 spelling reaches it. Every directory from the file up to `/` is looked at.
 Rule 2: a directory with a `pyvenv.cfg` is a Python environment and excluded: what is written there runs later.
+Rule 3: a file with the name of a policy is excluded wherever it lies: it would speak for a later session.
 
 Import paths that are no library directory (a checkout that an editable install put on `sys.path`) are not excluded as a
 whole, because a notebook may live in one: there, files that Python would import cannot be written.
@@ -23,6 +24,7 @@ from pathlib import Path
 import platformdirs
 from jupyter_core import paths as jupyter_paths
 
+from capkernel.policy.load import FILE_NAMES
 from capkernel.policy.paths import below, is_below
 
 _KERNEL_FILE_SYSTEMS = ("/proc", "/sys", "/dev")
@@ -51,12 +53,12 @@ class Exclusions:
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
 
     @classmethod
-    def ambient(cls, policy_file: Path | None = None) -> Exclusions:
-        """The places of this very process.
+    def ambient(cls, policy_file: Path | None = None, more: Iterable[tuple[str, str]] = ()) -> Exclusions:
+        """The places of this very process. more: those that only its starter knows.
 
         Ambient authority: looks at this process's import path, environment and home directory.
         """
-        return cls(_ambient_places(policy_file), _ambient_imports())
+        return cls([*_ambient_places(policy_file), *more], _ambient_imports())
 
     def find(self, path: str, identity: tuple[int, int] | None = None) -> str | None:
         """Why the canonical absolute `path` is excluded, or None. `identity`: (device, inode) of what was opened."""
@@ -84,8 +86,11 @@ class Exclusions:
         return name.endswith(_IMPORTABLE) and any(below(path, place) is not None for place in self._imports)
 
     def _of_directory(self, path: str) -> str | None:
-        if path.rsplit("/", 1)[-1].casefold() == "pyvenv.cfg":
+        name = path.rsplit("/", 1)[-1].casefold()
+        if name == "pyvenv.cfg":
             return "a Python environment"
+        if name in FILE_NAMES:
+            return "a policy file"
         try:
             found = os.lstat(path)
         except OSError:
@@ -115,12 +120,19 @@ def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
     libraries |= {entry for entry in sys.path if _is_library(entry)}
     places += [(path, "a library directory") for path in libraries if path]
     home = str(Path.home())
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    # All places that Jupyter could be told to use: our environment has lost the variables that choose among them.
     jupyter = {
-        os.path.join(home, ".jupyter"), jupyter_paths.jupyter_config_dir(), jupyter_paths.jupyter_data_dir(),
+        os.path.join(home, ".jupyter"), os.path.join(config, "jupyter"), os.path.join(data, "jupyter"),
+        jupyter_paths.jupyter_config_dir(), jupyter_paths.jupyter_data_dir(),
         jupyter_paths.jupyter_runtime_dir(), *jupyter_paths.jupyter_config_path(), *jupyter_paths.jupyter_path(),
     }  # fmt: skip
     places += [(path, "Jupyter's own configuration") for path in jupyter]
-    ipython = {os.path.join(home, ".ipython"), os.environ.get("IPYTHONDIR", ""), "/etc/ipython"}
+    ipython = {
+        os.path.join(home, ".ipython"), os.path.join(config, "ipython"), os.environ.get("IPYTHONDIR", ""),
+        "/etc/ipython", "/usr/local/etc/ipython",
+    }  # fmt: skip
     places += [(path, "IPython's own configuration") for path in ipython if path]
     return places
 
