@@ -23,7 +23,7 @@ import msgspec
 
 from capkernel.policy import trust
 from capkernel.policy.defaults import CLASSIFIED, PROTECTED
-from capkernel.policy.discover import directories_above, places_in
+from capkernel.policy.discover import MAX_FOUND_BYTES, directories_above, places_in
 from capkernel.policy.errors import PolicyError
 from capkernel.policy.keys import KEYS, RISKS, STARTING_FILE
 from capkernel.policy.load import FILE_NAMES, Parsed, default_policy, parse, policy_from, read_source
@@ -74,7 +74,7 @@ def _trust(arguments: argparse.Namespace) -> int:
     if place.name not in FILE_NAMES:
         return _fail(f"{_plain(place)}: only {' and '.join(FILE_NAMES)} are looked for, so only they can be trusted")
     try:
-        source = read_source(place, follow=False)
+        source = read_source(place, follow=False, limit=MAX_FOUND_BYTES)  # as it will be found
         parsed = parse(source)
         policy_from(parsed)
         trust.trust(trust.directory_ambient(), source)
@@ -279,13 +279,15 @@ def _git_files(top: Path) -> tuple[list[str], str]:
     if git is None or not os.path.isabs(git) or is_below(os.path.realpath(git), str(top)):
         return [], "git is not installed, so it was not looked whether it tracks classified files"
     # The repository's own configuration must not start anything: its monitor and hooks are switched off.
-    command = [git, "--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
-               "-C", str(top), "ls-files", "-z", "--cached"]  # fmt: skip
+    command = [git, "--no-optional-locks", "--no-pager"]
+    for setting in ("core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never"):
+        command += ["-c", setting]
+    command += ["-C", str(top), "ls-files", "-z", "--cached"]
     keep = {name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ}
+    keep |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     try:
         ran = subprocess.run(
-            command, env=keep | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=_GIT_SECONDS, check=False,
+            command, env=keep, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as problem:
         return [], f"git could not be asked ({type(problem).__name__}), so its files were not looked at"

@@ -24,9 +24,15 @@ from pathlib import Path
 import platformdirs
 from jupyter_core import paths as jupyter_paths
 
+from capkernel.policy.linked import LinkedFiles
 from capkernel.policy.load import FILE_NAMES
 from capkernel.policy.paths import below, is_below
 
+_LIBRARY = "a library directory"
+_SYSTEM = "a file system of the operating system"
+_CODE = "the code of capkernel"
+# What is there is no secret, and a second name of it is never written through (`broker.files` replaces or refuses).
+_NOT_PRIVATE = frozenset({_LIBRARY, _SYSTEM, _CODE})
 _KERNEL_FILE_SYSTEMS = ("/proc", "/sys", "/dev")
 _IMPORTABLE = (*importlib.machinery.all_suffixes(), ".pth", ".egg-link")
 
@@ -50,6 +56,8 @@ class Exclusions:
             except OSError:
                 continue  # not there yet: the path alone stands for it
             self._inodes[found.st_dev, found.st_ino] = what
+        private = [path for path, what in self._paths.items() if what not in _NOT_PRIVATE]
+        self._linked = LinkedFiles([path for path in private if os.path.isdir(path)])
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
 
     @classmethod
@@ -59,6 +67,10 @@ class Exclusions:
         Ambient authority: looks at this process's import path, environment and home directory.
         """
         return cls([*_ambient_places(policy_file), *more], _ambient_imports())
+
+    def find_linked(self, status: os.stat_result) -> str | None:
+        """Why an opened object is excluded because of another name it has, or None."""
+        return "another name of a file in an excluded directory" if self._linked.has(status) else None
 
     def find(self, path: str, identity: tuple[int, int] | None = None) -> str | None:
         """Why the canonical absolute `path` is excluded, or None. `identity`: (device, inode) of what was opened."""
@@ -103,7 +115,7 @@ class Exclusions:
 
 
 def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
-    places = [(path, "a file system of the operating system") for path in _KERNEL_FILE_SYSTEMS]
+    places = [(path, _SYSTEM) for path in _KERNEL_FILE_SYSTEMS]
     own = platformdirs.PlatformDirs("capkernel", appauthor=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about an unset XDG_RUNTIME_DIR; its stand-in is excluded as well
@@ -112,13 +124,13 @@ def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
             own.site_config_dir,
         )  # fmt: skip
     places += [(path, "a directory of capkernel itself") for path in directories]
-    places.append((str(Path(__file__).resolve().parent.parent), "the code of capkernel"))
+    places.append((str(Path(__file__).resolve().parent.parent), _CODE))
     if policy_file is not None:
         places.append((str(policy_file), "the policy file"))
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     libraries |= {*site.getsitepackages(), site.getusersitepackages()}
     libraries |= {entry for entry in sys.path if _is_library(entry)}
-    places += [(path, "a library directory") for path in libraries if path]
+    places += [(path, _LIBRARY) for path in libraries if path]
     home = str(Path.home())
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")

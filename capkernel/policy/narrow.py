@@ -31,15 +31,29 @@ MAX_STARS: Final = 4
 
 @dataclass(frozen=True)
 class Narrowed:
-    """policy: the narrower one. applied: keys that narrowed. refused: keys that ask for more, or have no rule."""
+    """policy: the narrower one. applied: keys that narrowed. refused: keys that ask for more, or have no rule.
+
+    dropped: how many patterns were too many or too costly.
+    """
 
     policy: Policy
     applied: tuple[str, ...]
     refused: tuple[str, ...]
+    dropped: int = 0
 
 
-def narrow(policy: Policy, asked: Parsed) -> Narrowed:
-    """`policy` with what `asked` makes narrower in it. What is wrong in `asked` counts as not written."""
+def narrow(policy: Policy, asked: Parsed, *, bounded: bool = True) -> Narrowed:
+    """`policy` with what `asked` makes narrower in it. What is wrong in `asked` counts as not written.
+
+    bounded: drop patterns that could make the kernel slow. Not for what the person has written or trusted.
+    """
+    dropped = 0
+    if bounded:
+        patterns = asked.said.files.classified
+        cheap = tuple(pattern for pattern in patterns[:MAX_PATTERNS] if _cheap(pattern))
+        dropped = len(patterns) - len(cheap)
+        files = msgspec.structs.replace(asked.said.files, classified=cheap)
+        asked = replace(asked, said=msgspec.structs.replace(asked.said, files=files))
     applied: list[str] = []
     refused: list[str] = []
     for key in sorted(asked.stated):
@@ -49,7 +63,7 @@ def narrow(policy: Policy, asked: Parsed) -> Narrowed:
             applied.append(key)
         elif narrower:
             refused.append(key)
-    return Narrowed(policy, tuple(applied), tuple(refused))
+    return Narrowed(policy, tuple(applied), tuple(refused), dropped)
 
 
 def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
@@ -61,11 +75,8 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         return replace(policy, profile=said.profile) if step > 0 else step < 0
     if key == "sandbox.minimum":
         step = _LEVELS.index(said.sandbox.minimum) - _LEVELS.index(policy.sandbox.minimum)
-        return (
-            replace(policy, sandbox=msgspec.structs.replace(policy.sandbox, minimum=said.sandbox.minimum))
-            if (step > 0)
-            else step < 0
-        )
+        sandbox = msgspec.structs.replace(policy.sandbox, minimum=said.sandbox.minimum)
+        return replace(policy, sandbox=sandbox) if step > 0 else step < 0
     if key == "files.classified_write":
         step = _position(said.files.classified_write) - _position(policy.files.classified_write)
         files = msgspec.structs.replace(policy.files, classified_write=said.files.classified_write)
@@ -89,9 +100,9 @@ def _position(mode: object) -> int:
 
 
 def _patterns(policy: Policy, asked: Parsed) -> Policy | bool:
-    patterns = tuple(pattern for pattern in asked.said.files.classified[:MAX_PATTERNS] if _cheap(pattern))
-    if not any(not pattern.startswith("!") for pattern in patterns):
-        return bool(asked.said.files.classified)
+    patterns = asked.said.files.classified
+    if all(pattern.startswith("!") for pattern in patterns):
+        return bool(patterns)  # negations only: they have nothing of their own list to take back
     return replace(policy, added=(*policy.added, PatternList(asked.file.parent, patterns)))
 
 

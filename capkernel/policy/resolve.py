@@ -25,7 +25,7 @@ from capkernel.policy.discover import directories_above, places_in, read_found
 from capkernel.policy.errors import PolicyError
 from capkernel.policy.load import Parsed, Source, default_policy, parse, policy_from, read_source
 from capkernel.policy.model import Policy, PolicyFile
-from capkernel.policy.narrow import narrow
+from capkernel.policy.narrow import Narrowed, narrow
 from capkernel.policy.trust import TrustStore
 
 MAX_TOLD: Final = 4
@@ -47,7 +47,7 @@ class Resolved:
 class _Found:
     chosen: Source | None = None
     files: list[Path] = field(default_factory=list)
-    narrowing: list[tuple[str, Callable[[], Parsed]]] = field(default_factory=list)  # what it is, what it says
+    narrowing: list[tuple[str, Source | PolicyError]] = field(default_factory=list)  # what it is, what it says
     notices: list[str] = field(default_factory=list)
 
 
@@ -67,12 +67,12 @@ def resolve(base: Path | str, named: Path | str | None, read_store: Callable[[],
     here = Path(os.path.realpath(base))
     found = _search(here, read_store())
     if found.chosen is None:
-        policy, origin = default_policy(here), {key: "default" for key in all_keys()}
+        policy, origin = default_policy(here), dict.fromkeys(all_keys(), "default")
     else:
         parsed = parse(found.chosen)
-        policy, origin = policy_from(parsed), _origins(parsed, f"{_shown(parsed.file, here)} (trusted)")
-    for what, read in found.narrowing:
-        policy = _narrowed(policy, what, read, here, origin, found.notices)
+        policy, origin = policy_from(parsed), _origins(parsed, _shown(parsed.file, here), " (trusted)")
+    for what, there in found.narrowing:
+        policy = _narrowed(policy, what, there, here, origin, found.notices)
     told = found.notices[:MAX_TOLD]
     if len(found.notices) > MAX_TOLD:
         told.append(f"and {len(found.notices) - MAX_TOLD} more lines about policy files; `capkernel policy show`")
@@ -88,11 +88,13 @@ def all_keys() -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _origins(parsed: Parsed, name: str) -> dict[str, str]:
-    return {
-        key: (f"{name}:{parsed.line(key)}" if parsed.line(key) else name) if key in parsed.stated else "default"
-        for key in all_keys()
-    }
+def _origins(parsed: Parsed, name: str, remark: str = "") -> dict[str, str]:
+    return {key: _at(name, parsed, key) + remark if key in parsed.stated else "default" for key in all_keys()}
+
+
+def _at(name: str, parsed: Parsed, key: str) -> str:
+    line = parsed.line(key)
+    return name if line is None else f"{name}:{line}"
 
 
 def _search(base: Path, store: TrustStore) -> _Found:
@@ -116,47 +118,45 @@ def _look(place: Path, store: TrustStore, found: _Found) -> None:
         found.chosen = there
         return
     if isinstance(there, Source) and store.trusts(there):
-        found.narrowing.append(("second", lambda: parse(there)))
+        found.narrowing.append(("second", there))
         return
     if entry is not None:
         remembered = Source(place, entry.text.encode("utf-8"))
-        found.narrowing.append(("gone" if there is None else "before", lambda: parse(remembered)))
-    what = "untrusted" if entry is None else "changed"
-    if isinstance(there, Source):
-        found.narrowing.append((what, lambda: parse(there)))
-    elif there is not None:
-        problem = PolicyError(place, None, there.problem)
-        found.narrowing.append((what, lambda: Parsed(place, PolicyFile(), frozenset(), (problem,))))
+        found.narrowing.append(("gone" if there is None else "before", remembered))
+    if there is not None:
+        found.narrowing.append(("untrusted" if entry is None else "changed", there))
 
 
 def _narrowed(
     policy: Policy,
     what: str,
-    read: Callable[[], Parsed],
+    there: Source | PolicyError,
     base: Path,
     origin: dict[str, str],
     notices: list[str],
 ) -> Policy:
+    name = _shown(there.file, base)
+    if isinstance(there, PolicyError):
+        notices.append(f"{name} {_WHY[what]} and cannot be read, so it grants nothing: {there.problem}")
+        return policy
     try:
-        asked = read()
-        result = narrow(policy, asked)
+        asked = parse(there)
+        result = narrow(policy, asked, bounded=what in _WHY)
     except Exception as problem:
         # Not foreseen. A file that grants nothing must not keep a session from starting; only the type is told.
-        notices.append(
-            f"a policy file beside the notebook cannot be read ({type(problem).__name__}): it grants nothing"
-        )
+        why = type(problem).__name__
+        notices.append(f"{name} cannot be read ({why}), so it grants nothing")
         return policy
-    name = _shown(asked.file, base)
     for key in result.applied:
-        line = asked.line(key)
-        by = f"narrowed by {name}" + (f":{line}" if line else "") + f" ({_KINDS[what]})"
+        by = f"narrowed by {_at(name, asked, key)} ({_KINDS[what]})"
         origin[key] = by if origin[key] == "default" or key == "files.roots" else f"{origin[key]}, {by}"
-    told = _told(what, name, asked, result.applied, result.refused)
+    told = _told(what, name, asked, result)
     if told:
         notices.append(told)
     return result.policy
 
 
+_WHY: Final = {"untrusted": "is not trusted", "changed": "has changed since it was trusted"}
 _KINDS: Final = {
     "untrusted": "not trusted",
     "changed": "changed since it was trusted",
@@ -166,18 +166,20 @@ _KINDS: Final = {
 }
 
 
-def _told(what: str, name: str, asked: Parsed, applied: tuple[str, ...], refused: tuple[str, ...]) -> str:
+def _told(what: str, name: str, asked: Parsed, result: Narrowed) -> str:
     """One line about a file that only narrows. Names keys of ours, never text of the file."""
     quoted = shlex.quote(name)
-    narrows = f"it narrows {', '.join(applied)}" if applied else "it narrows nothing"
+    narrows = f"it narrows {', '.join(result.applied) or 'nothing'}"
     if what == "before":
         return ""  # the line about the file as it is now says so
     if what == "gone":
         return f"{name} was trusted and is gone; what it narrowed still holds until `capkernel policy untrust {quoted}`"
     if what == "second":
         return f"{name} is the second trusted policy of its directory, so it grants nothing; {narrows}"
-    why = "is not trusted" if what == "untrusted" else "has changed since it was trusted"
-    parts = [f"{name} {why}, so it grants nothing" + (f" ({', '.join(refused)} ignored)" if refused else ""), narrows]
+    ignored = f" ({', '.join(result.refused)} ignored)" if result.refused else ""
+    parts = [f"{name} {_WHY[what]}, so it grants nothing{ignored}", narrows]
+    if result.dropped:
+        parts.append(f"{result.dropped} of its patterns are too many or too costly, and not used")
     if what == "changed":
         parts.append("what it narrowed before still holds")
     if asked.problems:
