@@ -72,8 +72,8 @@ TARGETS = [
 ]
 
 
-def build(project: Path) -> None:
-    for path in (*EXCLUDED, *CLASSIFIED, *PROTECTED):
+def build(project: Path, targets: tuple[str, ...] = (*EXCLUDED, *CLASSIFIED, *PROTECTED)) -> None:
+    for path in targets:
         file = project / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(CONTENT)
@@ -189,8 +189,7 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def attacked(project, start):
-    """The tree, and a session that may ask for any root in it and write secrets."""
-    build(project)
+    """Begins a session that may ask for any root in the project and write secrets."""
     own = [(str(project / "own"), "a directory of capkernel itself"), (str(project / "single.bin"), "a single file")]
 
     def begin():
@@ -238,6 +237,7 @@ def copy(project, tmp_path_factory):
 def test_every_operation_on_a_file(attacked, project, copy, kind, target, name):
     if name == "link to its folder" and "/" not in target:
         name = "link"
+    build(project, (target, *(["venv/pyvenv.cfg"] if target.startswith("venv") else [])))
     root, path = NAMES[name].make(project, target)
     session = attacked()
     handle = secret(session)
@@ -258,6 +258,7 @@ def test_every_operation_on_a_file(attacked, project, copy, kind, target, name):
 
 @pytest.mark.parametrize("target", [*BY_RULE, ".git/config", "conftest.py", "book.ipynb"])
 def test_writing_another_hard_link_leaves_the_attacked_file(attacked, project, target):
+    build(project)
     root, path = _hard_link(project, target)
     with open(project / path, "r+b") as file:  # written in place, both names change
         file.write(NEW)
@@ -285,6 +286,7 @@ FOLDERS = [
 @pytest.mark.parametrize("way", ["direct", "link", "root"])
 @pytest.mark.parametrize(("kind", "folder"), FOLDERS)
 def test_directories_are_not_listed_and_nothing_is_made_in_them(attacked, project, copy, kind, folder, way):
+    build(project)
     root, path = ".", folder
     if way == "link":
         (project / "data" / "way").symlink_to(os.path.join("..", folder))
@@ -323,6 +325,7 @@ def test_directories_are_not_listed_and_nothing_is_made_in_them(attacked, projec
 )
 def test_names_that_are_not_there_yet(attacked, project, target):
     """The name alone counts: what does not exist has no inode."""
+    build(project)
     for path in (*EXCLUDED, ".env"):
         if path == target and path != "single.bin" and not path.startswith(("own", "venv")):
             (project / path).unlink()
@@ -335,6 +338,7 @@ def test_names_that_are_not_there_yet(attacked, project, target):
 
 
 def test_excluded_names_are_not_listed(attacked, project):
+    build(project)
     assert {"own", "venv", "capkernel.toml", "single.bin"} <= set(os.listdir(project))
     session = attacked()
     listed = {name for _handle, name in session.do(session.open("."), ".", "children")}
@@ -343,6 +347,7 @@ def test_excluded_names_are_not_listed(attacked, project):
 
 
 def test_a_hard_link_made_after_the_first_look(attacked, project):
+    build(project)
     session = attacked()
     os.link(project / "data" / "a.txt", project / "data" / "b.txt")
     assert session.read("data/b.txt") == b"hello\n"  # the index is built, before the attack
