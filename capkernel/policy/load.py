@@ -20,6 +20,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
@@ -32,6 +33,8 @@ from capkernel.policy.patterns import problem_with
 
 FILE_NAMES: Final = ("capkernel.toml", "capkernel.json")
 MAX_BYTES: Final = 1_048_576
+MAX_PROBLEMS: Final = 20
+"""Most that is told of one file, or of one list in it: finding a line costs a walk through the text."""
 _SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {"files": Files, "limits": Limits, "sandbox": Sandbox}
 _AT = re.compile(r"\(at line (\d+), column \d+\)")
 _FIELD = re.compile(r" - at `\$([^`]*)`")
@@ -210,6 +213,8 @@ def _sound_entries(
 ) -> Iterator[tuple[str, Any]]:
     """Dotted key and converted value of every entry that is known and of the right type."""
     for key, value in raw.items():
+        if len(problems) >= MAX_PROBLEMS and key not in PolicyFile.__struct_fields__:
+            continue
         if key not in PolicyFile.__struct_fields__:
             problems.append(PolicyError(file, _line_of(text, (key,)), _unknown(key, "", PolicyFile.__struct_fields__)))
             continue
@@ -222,6 +227,8 @@ def _sound_entries(
             problems.append(PolicyError(file, _line_of(text, (key,)), problem))
             continue
         for inner, entry in value.items():
+            if len(problems) >= MAX_PROBLEMS and inner not in section.__struct_fields__:
+                continue
             if inner not in section.__struct_fields__:
                 problem = _unknown(inner, f" in [{key}]", section.__struct_fields__)
                 problems.append(PolicyError(file, _line_of(text, (key, inner)), problem))
@@ -288,25 +295,33 @@ def _wrong_value(file: Path, text: str, keys: tuple[str, ...], problem: str) -> 
 def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str, PolicyError]]:
     """What is of the right type and wrong nevertheless: dotted key and problem."""
     key = "files.classified"
-    for pattern in said.files.classified:
-        problem = problem_with(pattern)
-        if problem:
-            line = _line_of(text, ("files", "classified"), pattern)
-            yield key, PolicyError(file, line, f"{key}: {pattern!r}: {problem}")
+    for pattern, problem in islice(_bad_patterns(said), MAX_PROBLEMS):
+        line = _line_of(text, ("files", "classified"), pattern)
+        yield key, PolicyError(file, line, f"{key}: {pattern!r}: {problem}")
     key = "files.unprotect"
-    for entry in said.files.unprotect:
-        if entry not in PROTECTED:
-            close = difflib.get_close_matches(entry, PROTECTED, n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(PROTECTED)}"
-            line = _line_of(text, ("files", "unprotect"), entry)
-            yield key, PolicyError(file, line, f"{key}: {entry!r} is not a protected name{hint}")
+    for entry in islice((entry for entry in said.files.unprotect if entry not in PROTECTED), MAX_PROBLEMS):
+        close = difflib.get_close_matches(entry, PROTECTED, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(PROTECTED)}"
+        line = _line_of(text, ("files", "unprotect"), entry)
+        yield key, PolicyError(file, line, f"{key}: {entry!r} is not a protected name{hint}")
     key = "files.roots"
-    for root in said.files.roots:
+    for root in islice((root for root in said.files.roots if _is_no_root(file, root)), MAX_PROBLEMS):
         line = _line_of(text, ("files", "roots"), root)
         if not root or "\0" in root:
             yield key, PolicyError(file, line, f"{key}: a root is the path of a directory")
-        elif os.path.realpath(file.parent / expand_home(root)) == "/":
+        else:
             yield key, PolicyError(file, line, f"{key}: '/' is not a root; name the directories that cells may use")
+
+
+def _bad_patterns(said: PolicyFile) -> Iterator[tuple[str, str]]:
+    for pattern in said.files.classified:
+        problem = problem_with(pattern)
+        if problem:
+            yield pattern, problem
+
+
+def _is_no_root(file: Path, root: str) -> bool:
+    return not root or "\0" in root or os.path.realpath(file.parent / expand_home(root)) == "/"
 
 
 def _line_of(text: str, keys: tuple[str, ...], value: str | None = None) -> int | None:

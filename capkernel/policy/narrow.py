@@ -23,10 +23,11 @@ from capkernel.policy.paths import is_below
 _PROFILES: Final = ("relaxed", "standard", "strict")
 _LEVELS: Final = ("none", "partial", "standard", "full")
 _CLASSIFIED_WRITE: Final = (True, "new", False)
-MAX_PATTERNS: Final = 256
+MAX_PATTERNS: Final = 64
+MAX_ROOTS: Final = 64
 MAX_PATTERN: Final = 256
-MAX_STARS: Final = 4
-"""Per pattern: each `*` multiplies what one comparison with a hostile name may cost."""
+MAX_STARS: Final = 2
+"""Per pattern, beside one part `**`: each `*` multiplies what one comparison with a hostile name may cost."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def narrow(policy: Policy, asked: Parsed, *, bounded: bool = True) -> Narrowed:
         patterns = asked.said.files.classified
         cheap = tuple(pattern for pattern in patterns[:MAX_PATTERNS] if _cheap(pattern))
         dropped = len(patterns) - len(cheap)
-        files = msgspec.structs.replace(asked.said.files, classified=cheap)
+        # Fewer roots are narrower.
+        files = msgspec.structs.replace(asked.said.files, classified=cheap, roots=asked.said.files.roots[:MAX_ROOTS])
         asked = replace(asked, said=msgspec.structs.replace(asked.said, files=files))
     applied: list[str] = []
     refused: list[str] = []
@@ -107,7 +109,9 @@ def _patterns(policy: Policy, asked: Parsed) -> Policy | bool:
 
 
 def _cheap(pattern: str) -> bool:
-    return len(pattern) <= MAX_PATTERN and pattern.count("*") <= MAX_STARS
+    parts = pattern.removeprefix("!").split("/")
+    stars = sum(part.count("*") for part in parts if part != "**")
+    return len(pattern) <= MAX_PATTERN and stars <= MAX_STARS and parts.count("**") <= 1
 
 
 def _roots(policy: Policy, asked: Parsed) -> Policy | bool:

@@ -212,6 +212,28 @@ def test_broken_json_likewise(place, text):
         place.found(file)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"k{number} = 1" for number in range(6000)),
+        "[files]\nclassified = [" + "".join("\n''," for _ in range(15_000)) + "]",
+        "[files]\nclassified = [" + "".join("\n'a*'," for _ in range(10_000)) + "]",
+        "[files]\nclassified = [" + ",".join(["'" + "*a" * 120 + "'"] * 200) + "]",
+        "[files]\nunprotect = [" + "".join(f"\n'{number}'," for number in range(6000)) + "]",
+        "[files]\nroots = [" + "".join(f"\n'{number}'," for number in range(6000)) + "]",
+        "[files]\nroots = [" + "".join("\n''," for _ in range(15_000)) + "]",
+    ],
+    ids=["keys", "no patterns", "patterns", "costly patterns", "unprotect", "roots", "no roots"],
+)
+@pytest.mark.timeout(30)  # without bounds each takes minutes
+def test_a_file_made_to_be_slow_does_not_keep_a_session_from_starting(place, text):
+    assert len(text) < 65_536
+    place.write(text)
+    found = place.found()
+    PathRules(found.policy).is_classified(str(place.notebook / ("a" * 255)))
+    assert len(found.notices) <= 2
+
+
 def test_the_sound_entries_of_a_broken_file_still_narrow(place):
     place.write('profile = "strict"\nunknown = 1\n[files]\nclassified = ["x.csv", "[", "../y"]\nroots = 3\n')
     found = place.found()
