@@ -292,7 +292,7 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         if isinstance(message, Classify):
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
-            self.ledger.classified(message.new, cell.number, message.label, cell.plan)
+            self.ledger.classified(message.new, cell.number, message.label, blob)
         elif isinstance(message, ZipClassified):
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)

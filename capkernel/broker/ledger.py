@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from capkernel.wire.plan import CodeKey, MaskSite, Plan
+from capkernel.wire.values import type_name
 from capkernel.wire.vault import FunctionBundle
 
 MAX_ENTRIES: Final = 5_000
@@ -25,7 +26,7 @@ How = Literal["read", "classify", "map", "flat_map", "zip"]
 class Origin:
     """What is known of one handle.
 
-    type: the checker's static type, "" when it cannot be told. origin: "file:.env", or "cell:3" for `classify`. label:
+    type: the static type, "" when it cannot be told. origin: "file:.env", or "cell:3" for `classify`. label:
     the cell's claim. code: the checked source of the function, or the name of a library function.
     """
 
@@ -54,9 +55,9 @@ class Ledger:
     def read(self, handle: str, cell: int, origin: str, *, text: bool) -> None:
         self.add(Origin(handle, cell, "read", "str" if text else "bytes", origin[:MAX_TEXT]))
 
-    def classified(self, handle: str, cell: int, label: str, plan: Plan) -> None:
-        entry = Origin(handle, cell, "classify", _only_type(plan.masks), f"cell:{cell}", label[:MAX_TEXT])
-        self.add(entry)
+    def classified(self, handle: str, cell: int, label: str, blob: bytes) -> None:
+        """The blob is plain data of the cell, so its type is no secret."""
+        self.add(Origin(handle, cell, "classify", type_name(blob), f"cell:{cell}", label[:MAX_TEXT]))
 
     def zipped(self, handle: str, cell: int, left: str, right: str) -> None:
         types = [self._entries[name].type if name in self._entries else "" for name in (left, right)]

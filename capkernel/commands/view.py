@@ -36,7 +36,7 @@ def _view(arguments: argparse.Namespace) -> int:
     if arguments.session is not None:
         found = sessions.chosen(found, arguments.session)
         if not found:
-            _say(f"{arguments.session}: no running session has this name, process id or directory; `capkernel view --list`")
+            _say(f"{arguments.session}: none of the running sessions is called so; see `capkernel view --list`")
             return USAGE
     if arguments.list:
         for session in found:
@@ -96,7 +96,7 @@ def _in_browser(wanted: str | None, *, open_it: bool) -> int:
         with tempfile.TemporaryDirectory(prefix="capkernel-view-") as private:
             while True:
                 link = server.link()
-                print(f"viewer: {link}\nThe link works once. Enter: a new link (the open tab ends). Ctrl-C: close the viewer.")
+                print(f"viewer: {link}\nIt works once. Enter: a new link (the open tab ends). Ctrl-C: close.")
                 sys.stdout.flush()
                 if open_it:
                     _open(link, Path(private))

@@ -1,7 +1,7 @@
 """A value as text for the person's eyes: `rendered` runs in a job's own process, like a function given to `map`.
 
 Rule 1: a closed set. Types of `wire.values` have a rendering each; anything else is named, never asked to show itself.
-Rule 2: bounded before it is built: characters, parts, depth, rows, columns. A value of gigabytes costs what its head costs.
+Rule 2: bounded before it is built: characters, parts, depth, rows, columns.
 Rule 3: no markup: what comes out is text (`wire.shown`).
 """
 

@@ -1,6 +1,6 @@
 """Text for a terminal or a list: controls made visible, renderings as lines.
 
-Rule 1: what comes out of `visible` holds no character that moves a cursor, changes a colour, reorders text or is unseen.
+Rule 1: what comes out of `visible` holds no character that moves a cursor, changes a colour, reorders or hides text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ def _escaped(character: str) -> str:
 
 
 def what(shown: Shown) -> str:
-    """The type and the size in a few words."""
+    """The type and the size in a few words, visible."""
+    return visible(_what(shown))
+
+
+def _what(shown: Shown) -> str:
     match shown:
         case Text():
             return f"str, {shown.length} characters{_first(len(shown.text), shown.length)}"
@@ -62,8 +66,8 @@ def what(shown: Shown) -> str:
             return f"dict, {shown.count} entries{_first(len(shown.items), shown.count)}"
         case Table():
             size = " × ".join(map(str, shown.shape))
-            note = f", {visible(shown.note)}" if shown.note else ""
-            return f"{visible(shown.type)}, {size}{note}{_first(len(shown.rows), shown.shape[0] if shown.shape else 1)}"
+            note = f", {shown.note}" if shown.note else ""
+            return f"{shown.type}, {size}{note}{_first(len(shown.rows), shown.shape[0] if shown.shape else 1)}"
         case Poison():
             return "failed: there is no value"
         case Pending():
@@ -105,7 +109,7 @@ def _leaf(shown: Shown) -> str:
         case Nothing():
             return "None"
         case Bytes():
-            return f"{shown.type} {shown.hex}" + ("…" if len(shown.hex) < 2 * shown.length else "")
+            return f"{visible(shown.type)} {visible(shown.hex)}" + ("…" if len(shown.hex) < 2 * shown.length else "")
         case Poison():
             return visible(shown.reason) + (f" in {visible(shown.place)}" if shown.place else "")
         case Pending():
@@ -130,7 +134,9 @@ def _tree(shown: Shown, indent: str) -> Iterator[str]:
     for name, part in entries:
         if isinstance(part, Items | Pairs | Table):
             yield f"{indent}{name}{what(part)}"
-            yield from (indent + "    " + line for line in (_table(part) if isinstance(part, Table) else _tree(part, "")))
+            yield from (
+                indent + "    " + line for line in (_table(part) if isinstance(part, Table) else _tree(part, ""))
+            )
         else:
             yield f"{indent}{name}{_leaf(part)}"
     if missing > 0:

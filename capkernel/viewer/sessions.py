@@ -17,7 +17,7 @@ from capkernel.wire.view import SOCKET_NAME
 
 @dataclass(frozen=True)
 class Session:
-    """name: the audit's name of the session. directory: the notebook's. started: Unix time. runtime: where its socket is."""
+    """name: as in the audit. directory: the notebook's. started: Unix time. runtime: where its socket is."""
 
     name: str
     directory: str

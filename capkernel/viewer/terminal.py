@@ -81,7 +81,9 @@ class _Terminal:
     def _list(self, values: tuple[ValueLine, ...]) -> None:
         size = shutil.get_terminal_size()
         room = max(1, size.lines - 6)
-        self._out.write(_CLEAR + visible(f"capkernel · {self._session.directory} · session {self._session.name[:8]}") + "\n\n")
+        self._out.write(
+            _CLEAR + visible(f"capkernel · {self._session.directory} · session {self._session.name[:8]}") + "\n\n"
+        )
         for number, value in enumerate(values[:room], 1):
             self._out.write(f"{number:4d}  {title(value)[: size.columns - 7]}\n")
         if not values:
@@ -106,7 +108,9 @@ class _Terminal:
         wrapped = [part for line in text for part in _wrapped(line, max(20, size.columns - 1))]
         for start in range(0, len(wrapped), height):
             more = "Enter: next page" if start + height < len(wrapped) else "Enter: hide"
-            self._out.write(_CLEAR + "\n".join(wrapped[start : start + height]) + f"\n\n[{more} · hides in {HIDE_SECONDS:g} s] ")
+            self._out.write(
+                _CLEAR + "\n".join(wrapped[start : start + height]) + f"\n\n[{more} · hides in {HIDE_SECONDS:g} s] "
+            )
             self._out.flush()
             if not self._waited(HIDE_SECONDS):
                 break
@@ -132,7 +136,8 @@ def title(value: ValueLine) -> str:
     label = f' · the cell calls it "{visible(value.label)}"' if value.label else ""
     code = f" · {visible(' '.join(value.code.split()))}" if value.code else ""
     origins = ", ".join(map(visible, value.origins)) or "no origin"
-    return f"Classified{f'[{visible(value.type)}]' if value.type else ''}(***) · cell {value.cell} · {value.how} · {origins}{label}{code}"
+    kind = f"[{visible(value.type)}]" if value.type else ""
+    return f"Classified{kind}(***) · cell {value.cell} · {value.how} · {origins}{label}{code}"
 
 
 def _wrapped(line: str, width: int) -> list[str]:

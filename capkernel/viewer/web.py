@@ -1,10 +1,10 @@
 """`capkernel view`: a page on 127.0.0.1, on a random port and so on an origin of its own.
 
-Rule 1: this process holds no cleartext: the browser makes a key for each reveal, the vault seals to it, and what passes
-through here is ciphertext.
+Rule 1: this process holds no cleartext: the browser makes a key for each reveal, the vault seals to it, and what
+passes through here is ciphertext.
 Rule 2: the link in the terminal holds a token that works once, for LINK_SECONDS. It buys a cookie (HttpOnly,
-SameSite=Strict) and a key that the page keeps in the tab; every request needs both. A cookie alone would not do: browsers
-send it to every port of 127.0.0.1, and let pages of every port use it. The key stays within the origin.
+SameSite=Strict) and a key that the page keeps in the tab; every request needs both. A cookie alone would not do:
+browsers send it to every port of 127.0.0.1, and let pages of every port use it. The key stays within the origin.
 Rule 3: every request names our Host; every request that does something has our Origin and comes from our own page.
 Rule 4: nothing is logged, cached, framed or loaded from elsewhere; texts that come from a cell are made visible first.
 """
@@ -45,7 +45,8 @@ _PAGE: Final = {
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -113,9 +114,11 @@ class ViewerServer:
     def open(self, asked: _Asked) -> tuple[dict[str, Any], str]:
         """The token for a key and a cookie; whoever held them before is out."""
         with self._lock:
-            # A wrong one does not end it: 256 bits cannot be guessed, and others on this machine could else lock us out.
+            # A wrong one does not end it: 256 bits cannot be guessed, and others on this machine could lock us out.
             if self._token is None or time.monotonic() > self._token_ends or not _same(asked.token, self._token):
-                raise _Refusal(403, "this link was used, has expired or is wrong: press Enter in the terminal for a new one")
+                raise _Refusal(
+                    403, "this link was used, has expired or is wrong: press Enter in the terminal for a new one"
+                )
             self._token = None
             self._cookie, self._key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
             return {"key": self._key}, self._cookie
@@ -124,7 +127,9 @@ class ViewerServer:
         with self._lock:
             held = self._cookie is not None and self._key is not None
             if not held or not _same(cookie, self._cookie or "") or not _same(key, self._key or ""):
-                raise _Refusal(403, "this tab is not the one that the link opened: press Enter in the terminal for a new one")
+                raise _Refusal(
+                    403, "this tab is not the one that the link opened: press Enter in the terminal for a new one"
+                )
 
     def answer(self, path: str, asked: _Asked) -> dict[str, Any]:
         match path:
@@ -201,7 +206,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_json(refusal.status, {"error": str(refusal)})
         except (LinkRefused, OSError) as problem:
             self.close_connection = True
-            said = str(problem) if isinstance(problem, LinkRefused) else "the session cannot be reached: it may have ended"
+            said = (
+                str(problem) if isinstance(problem, LinkRefused) else "the session cannot be reached: it may have ended"
+            )
             with contextlib.suppress(OSError):
                 self._send_json(502, {"error": said})
 
@@ -258,8 +265,8 @@ def _same(given: str, held: str) -> bool:
 
 
 def _session(session: Session) -> dict[str, Any]:
-    said = {"name": session.name, "directory": visible(session.directory), "pid": session.pid, "started": session.started}
-    return said
+    where = visible(session.directory)
+    return {"name": session.name, "directory": where, "pid": session.pid, "started": session.started}
 
 
 def _shown(value: Any) -> dict[str, Any]:

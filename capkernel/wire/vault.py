@@ -6,8 +6,8 @@ gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`) are ne
 
 Rule 1: values travel only between the keeper and the process of one job, over a stream of that job's own. So the
 runner's memory never holds one, and no job can find what an earlier one left there.
-Rule 2: nobody but a job's process decodes a value; the keeper reads str and bytes only. What the person sees is rendered
-by a job as well, and leaves the keeper sealed to the viewer's key.
+Rule 2: nobody but a job's process decodes a value; the keeper reads str and bytes only. What the person sees is
+rendered by a job as well, and leaves the keeper sealed to the viewer's key.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from capkernel.wire.shown import KEY_BYTES, MAX_SEALED_BYTES
 
 VERSION = 1
 SOCKET_NAME = "view.sock"
-SECRET_NAME = "view.secret"
+SECRET_NAME = "view.secret"  # noqa: S105  # the name of a file
 SECRET_BYTES = 32
 MAX_BODY_FROM_VIEWER = 4096
 MAX_BODY_TO_VIEWER = MAX_SEALED_BYTES + 2 * 1024 * 1024

@@ -10,6 +10,7 @@ import { freshKey } from "./open.js";
 
 const HIDE_SECONDS = 30;
 const REFRESH_MS = 2000;
+const COPIED = new Set(["text", "number", "atom"]);
 const KEPT = "capkernel-key"; // in this tab and origin only
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
@@ -161,6 +162,10 @@ function newCard(value) {
   }
   part(card, "reveal").addEventListener("click", () => { reveal(card).catch(failed); });
   part(card, "hide").addEventListener("click", () => hide());
+  part(card, "copy").addEventListener("click", () => {
+    navigator.clipboard.writeText(part(card, "body").textContent ?? "").then(
+      () => tell("copied: what is in the clipboard is no longer hidden"), () => tell("the browser did not allow copying", true));
+  });
   return card;
 }
 
@@ -181,7 +186,9 @@ async function reveal(card) {
   part(card, "body").replaceChildren(draw(shown));
   part(card, "shown").hidden = false;
   part(card, "reveal").hidden = true;
+  part(card, "copy").hidden = !COPIED.has(shown.kind);
   part(card, "hide").focus();
+  card.scrollIntoView({ block: "nearest" });
   const end = Date.now() + HIDE_SECONDS * 1000;
   const left = part(card, "left");
   const tick = () => {
