@@ -1,9 +1,9 @@
 """The person's way into a session: a Unix socket that answers the viewer and nobody else.
 
-Rule 1: the socket and the session's viewer secret are files of mode 0600 in the session's own directory (0700). A
-peer must be a process of the same user (SO_PEERCRED) and prove, for a fresh challenge, that it could read the secret.
-Rule 1: the socket and the viewer secret are files of mode 0600 in the session's own directory (0700). A peer must be
-a process of the same user (SO_PEERCRED) and prove, for a fresh challenge, that it could read the secret.
+Rule 1: the socket and the viewer secret are files of mode 0600 in the session's own directory (0700). A peer must be a
+process of the same user (SO_PEERCRED) and prove, for a fresh challenge, that it could read the secret.
+Rule 2: what is answered comes from the broker's own records, or is sealed by the vault to the viewer's key: this
+process never holds a value that it passes on.
 Rule 3: a reveal is in the audit before it is asked of the vault; when it cannot be written, nothing is revealed.
 Rule 4: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
 """
@@ -171,7 +171,7 @@ class ViewServer:
             self._audit.record(
                 "classified.reveal", "allowed", cell=known.cell, path=message.handle, reason=who, who="person"
             )
-            self._audit.sync()
+            await asyncio.to_thread(self._audit.sync)
         except AuditUnavailable as problem:
             return Refused(message.request, f"nothing is shown: {problem}")
         try:

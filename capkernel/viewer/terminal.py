@@ -18,6 +18,7 @@ from typing import TextIO
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from capkernel.sandbox import SandboxError, libc
 from capkernel.vault.seal import unseal
 from capkernel.viewer.link import Link, LinkRefused
 from capkernel.viewer.plain import lines, visible, what
@@ -37,6 +38,8 @@ def is_terminal() -> bool:
 
 def run(session: Session) -> None:
     """Until the person leaves. Raises LinkRefused when the session ends."""
+    with contextlib.suppress(SandboxError, OSError):  # no core file of a process that holds a value
+        libc.required_prctl("forbidding dumps", libc.PR_SET_DUMPABLE, 0)
     with Link.open(session.runtime, "terminal") as link, _alternate_screen(sys.stdout):
         _Terminal(link, session, sys.stdin, sys.stdout).serve()
 

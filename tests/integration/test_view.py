@@ -7,10 +7,14 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty
@@ -20,6 +24,7 @@ from live_kernel import LiveKernel, live_kernel
 from memory import count_in_memory, readable
 
 from capkernel.broker.audit import directory_ambient, verify
+from capkernel.commands.view import _open
 from capkernel.viewer import sessions
 from capkernel.viewer.link import Link, LinkRefused
 from capkernel.viewer.terminal import opened
@@ -242,3 +247,59 @@ def test_without_a_session_or_with_a_wrong_name_the_command_says_what_to_do(runt
     assert (none.returncode, "open a notebook" in none.stderr) == (1, True)
     wrong = subprocess.run([*command, "nobody"], capture_output=True, text=True, timeout=60)
     assert (wrong.returncode, "--list" in wrong.stderr) == (2, True)
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_command_prints_a_link_that_opens_the_page_and_ends_when_told(kernel: LiveKernel) -> None:
+    command = [sys.executable, "-P", "-m", "capkernel.cli", "view", "--no-browser", str(kernel.pid)]
+    viewer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert viewer.stdin is not None
+    assert viewer.stdout is not None
+    try:
+        links = []
+        for _ in range(2):
+            found = re.match(r"viewer: (http://127\.0\.0\.1:\d+)/#(\S+)\n", viewer.stdout.readline())
+            assert found is not None
+            links.append(found.groups())
+            assert "once" in viewer.stdout.readline()
+            viewer.stdin.write("\n")
+            viewer.stdin.flush()
+        origin = links[0][0]
+        assert open_status(origin, links[0][1]) == 403, "a new link ends the one before"
+        # The third link is the valid one by now.
+        third = re.match(r"viewer: \S+/#(\S+)\n", viewer.stdout.readline())
+        assert third is not None
+        assert open_status(origin, third[1]) == 200
+        assert open_status(origin, third[1]) == 403
+        viewer.send_signal(signal.SIGINT)
+        assert viewer.wait(20) == 0
+    finally:
+        viewer.kill()
+        viewer.communicate()
+
+
+def open_status(origin: str, token: str) -> int:
+    request = urllib.request.Request(
+        origin + "/api/open",
+        json.dumps({"token": token}).encode(),
+        {"Content-Type": "application/json", "Origin": origin, "Sec-Fetch-Site": "same-origin"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code
+
+
+def test_the_file_that_opens_the_browser_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_with: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened_with.append)
+    _open("http://127.0.0.1:1/#token", tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert opened_with == [file.as_uri()], "the token is not among the arguments of a process"
+    assert "token" not in opened_with[0]
+    assert "http://127.0.0.1:1/#token" in file.read_text()
