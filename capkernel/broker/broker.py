@@ -306,8 +306,7 @@ class Broker:
                 self._poison(message.new)
             else:
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
-                parents = (message.source, *values.handles(blob))
-                self.ledger.mapped(message.new, cell.number, cell.plan, bundle, parents, flat=message.flat)
+                self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
 
     def _poison(self, handle: str) -> None:
         # No function, and a source that nobody knows: poison twice over.

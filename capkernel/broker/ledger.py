@@ -2,17 +2,17 @@
 
 Rule 1: it is written from the posts alone, so nothing in it depends on a value or on how far the vault has got.
 Rule 2: bounded: the newest MAX_ENTRIES are kept, texts are cut.
+Rule 3: it never raises for what a worker sent: a post has been handed over when it is written down.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from capkernel.wire.plan import CodeKey, MaskSite, Plan
-from capkernel.wire.values import type_name
+from capkernel.wire.values import BadValue, handles, type_name
 from capkernel.wire.vault import FunctionBundle
 
 MAX_ENTRIES: Final = 5_000
@@ -57,15 +57,16 @@ class Ledger:
 
     def classified(self, handle: str, cell: int, label: str, blob: bytes) -> None:
         """The blob is plain data of the cell, so its type is no secret."""
-        self.add(Origin(handle, cell, "classify", type_name(blob), f"cell:{cell}", label[:MAX_TEXT]))
+        self.add(Origin(handle, cell, "classify", _type_of(blob), f"cell:{cell}", label[:MAX_TEXT]))
 
     def zipped(self, handle: str, cell: int, left: str, right: str) -> None:
         types = [self._entries[name].type if name in self._entries else "" for name in (left, right)]
         kind = f"tuple[{types[0]}, {types[1]}]" if all(types) else ""
+        kind = kind if len(kind) <= MAX_TEXT else ""  # pairs of pairs double it every time
         self.add(Origin(handle, cell, "zip", kind, parents=(left, right)))
 
     def mapped(
-        self, handle: str, cell: int, plan: Plan, bundle: FunctionBundle, parents: Iterable[str], *, flat: bool
+        self, handle: str, cell: int, plan: Plan, bundle: FunctionBundle, source: str, captured: bytes, *, flat: bool
     ) -> None:
         code, where = _code_of(bundle)
         self.add(
@@ -73,10 +74,10 @@ class Ledger:
                 handle,
                 cell,
                 "flat_map" if flat else "map",
-                _type_of_call(plan.masks, bundle.entry, cell),
+                _type_of_call(plan.masks, bundle.entry, cell)[:MAX_TEXT],
                 code=code[:MAX_TEXT],
                 code_cell=where,
-                parents=tuple(parents)[:MAX_PARENTS],
+                parents=(source, *_handles(captured))[:MAX_PARENTS],
             )
         )
 
@@ -94,6 +95,20 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _type_of(blob: bytes) -> str:
+    try:
+        return type_name(blob)
+    except BadValue:
+        return ""
+
+
+def _handles(captured: bytes) -> tuple[str, ...]:
+    try:
+        return handles(captured)
+    except BadValue:
+        return ()
 
 
 def _code_of(bundle: FunctionBundle) -> tuple[str, int | None]:

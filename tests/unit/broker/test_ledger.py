@@ -17,6 +17,7 @@ def _bundle(span: tuple[int, int, int, int], source: str = "lambda t: t + 1", ce
     return FunctionBundle(key, "", (PureFunction(key, "lambda", "<lambda>", source),))
 
 
+NOTHING = encode({})
 CHAIN = Plan(
     masks=(
         MaskSite(Span(1, 4, 1, 30), "int"),  # n = s.map(lambda t: t + 1)
@@ -29,18 +30,33 @@ CHAIN = Plan(
 def test_the_static_type_is_that_of_the_call_the_function_stands_in() -> None:
     book = Ledger()
     for handle, span in (("a", (1, 14, 1, 28)), ("b", (2, 12, 2, 19)), ("c", (2, 28, 2, 39)), ("d", (5, 0, 5, 4))):
-        book.mapped(handle, 1, CHAIN, _bundle(span), ("s",), flat=False)
+        book.mapped(handle, 1, CHAIN, _bundle(span), "s", NOTHING, flat=False)
     assert [book.get(handle).type for handle in "abcd"] == ["int", "bytes", "float", ""]  # type: ignore[union-attr]
 
 
 def test_a_function_of_another_cell_gets_a_type_only_when_there_is_one() -> None:
     book = Ledger()
-    book.mapped("a", 2, CHAIN, _bundle((1, 14, 1, 28)), ("s",), flat=False)
-    book.mapped("b", 2, Plan(masks=CHAIN.masks[:1]), FunctionBundle(table="builtins.len"), ("s",), flat=True)
+    book.mapped("a", 2, CHAIN, _bundle((1, 14, 1, 28)), "s", NOTHING, flat=False)
+    book.mapped("b", 2, Plan(masks=CHAIN.masks[:1]), FunctionBundle(table="builtins.len"), "s", NOTHING, flat=True)
     found = book.get("b")
     assert book.get("a").type == ""  # type: ignore[union-attr]
     assert found is not None
     assert (found.type, found.how, found.code, found.parents) == ("int", "flat_map", "builtins.len", ("s",))
+
+
+def test_bytes_that_are_no_values_are_written_down_without_a_word() -> None:
+    book = Ledger()
+    book.classified("a", 1, "x", b"nonsense")
+    book.mapped("b", 1, CHAIN, _bundle((1, 14, 1, 28)), "a", b"nonsense", flat=False)
+    assert [(entry.type, entry.parents) for entry in book.newest(2)] == [("int", ("a",)), ("", ())]
+
+
+def test_pairs_of_pairs_do_not_grow_without_end() -> None:
+    book = Ledger()
+    book.classified("p0", 1, "", encode(1))
+    for number in range(1, 200):
+        book.zipped(f"p{number}", 1, f"p{number - 1}", f"p{number - 1}")
+    assert max(len(entry.type) for entry in book.newest(200)) <= ledger.MAX_TEXT
 
 
 def test_the_newest_are_kept_and_texts_are_cut(monkeypatch) -> None:
