@@ -24,7 +24,7 @@ from typing import Protocol
 import msgspec
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
-from capkernel.broker.ledger import Ledger, Origin
+from capkernel.broker.ledger import MAX_TEXT, Ledger, Origin
 from capkernel.vault.client import VaultFailed
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
@@ -52,7 +52,8 @@ from capkernel.wire.view import (
     proof,
 )
 
-MAX_LINKS = 8
+MAX_LINKS = 32
+MAX_ORIGINS = 20
 OPEN_SECONDS = 5.0
 IDLE_SECONDS = 600.0
 SEND_SECONDS = 30.0
@@ -183,10 +184,11 @@ class ViewServer:
         return SealedValue(message.request, message.handle, sealed)
 
     def _line(self, entry: Origin) -> ValueLine:
-        origins = self._vault.origins(entry.handle) or ()
+        found = sorted(self._vault.origins(entry.handle) or ())
+        origins = tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
         return ValueLine(
-            entry.handle, entry.cell, entry.how, entry.type, tuple(sorted(origins))[:50], entry.label, entry.code,
-            entry.code_cell, entry.parents,
+            entry.handle, entry.cell, entry.how, entry.type, origins, entry.label, entry.code, entry.code_cell,
+            entry.parents,
         )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from capkernel.wire.view import (
     proof,
 )
 
+OPEN_SECONDS = 5.0
 SECONDS = 75.0  # beyond what the kernel takes to give up on the vault
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
@@ -59,8 +60,9 @@ class Link:
         self._reader: FrameReader[ToViewer] = FrameReader(ToViewer, max_body=MAX_BODY_TO_VIEWER, max_blob=0)
         self._request = 0
         try:
-            self._socket.settimeout(SECONDS)
+            self._socket.settimeout(OPEN_SECONDS)
             self.welcome = self._opened(secret, viewer)
+            self._socket.settimeout(SECONDS)
         except BaseException:
             self.close()
             raise

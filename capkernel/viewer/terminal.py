@@ -40,8 +40,8 @@ def run(session: Session) -> None:
     """Until the person leaves. Raises LinkRefused when the session ends."""
     with contextlib.suppress(SandboxError, OSError):  # no core file of a process that holds a value
         libc.required_prctl("forbidding dumps", libc.PR_SET_DUMPABLE, 0)
-    with Link.open(session.runtime, "terminal") as link, _alternate_screen(sys.stdout):
-        _Terminal(link, session, sys.stdin, sys.stdout).serve()
+    with _alternate_screen(sys.stdout):
+        _Terminal(session, sys.stdin, sys.stdout).serve()
 
 
 @contextlib.contextmanager
@@ -62,24 +62,29 @@ def _leave(*_: object) -> None:
 
 
 class _Terminal:
-    def __init__(self, link: Link, session: Session, source: TextIO, out: TextIO) -> None:
-        self._link = link
+    def __init__(self, session: Session, source: TextIO, out: TextIO) -> None:
         self._session = session
         self._source = source
         self._out = out
 
     def serve(self) -> None:
         while True:
-            values = self._link.values().values
+            with self._open() as link:  # a link for each question: the person may take their time between two
+                values = link.values().values
             self._list(values)
             said = self._source.readline()
             word = said.strip().lower()
             if not said or word == "q":
                 return
             if word == "a":
-                self._page(["audit, newest last", *map(visible, self._link.audit())])
+                with self._open() as link:
+                    entries = link.audit()
+                self._page(["audit, newest last", *map(visible, entries)])
             elif word.isdigit() and 1 <= int(word) <= len(values):
                 self._reveal(values[int(word) - 1])
+
+    def _open(self) -> Link:
+        return Link.open(self._session.runtime, "terminal")
 
     def _list(self, values: tuple[ValueLine, ...]) -> None:
         size = shutil.get_terminal_size()
@@ -98,7 +103,8 @@ class _Terminal:
 
     def _reveal(self, value: ValueLine) -> None:
         try:
-            shown = opened(self._link, value.handle)
+            with self._open() as link:
+                shown = opened(link, value.handle)
         except (LinkRefused, ValueError) as problem:
             self._page([visible(str(problem))])
             return

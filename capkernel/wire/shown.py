@@ -12,7 +12,6 @@ from __future__ import annotations
 import msgspec
 
 MAX_JSON_BYTES = 900_000  # of one rendering
-MAX_SEALED_BYTES = MAX_JSON_BYTES + 48
 KEY_BYTES = 32
 
 

@@ -15,17 +15,18 @@ from typing import Annotated
 
 import msgspec
 
-from capkernel.wire.shown import KEY_BYTES, MAX_SEALED_BYTES
+from capkernel.wire.frames import MAX_BODY
+from capkernel.wire.shown import KEY_BYTES
 
 VERSION = 1
 SOCKET_NAME = "view.sock"
 SECRET_NAME = "view.secret"  # noqa: S105  # the name of a file
 SECRET_BYTES = 32
 MAX_BODY_FROM_VIEWER = 4096
-MAX_BODY_TO_VIEWER = MAX_SEALED_BYTES + 2 * 1024 * 1024
+MAX_BODY_TO_VIEWER = MAX_BODY  # a list of 500 values with every text at its bound needs most of it
 
 HandleText = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
-Count = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=500)]
 
 
 def proof(secret: bytes, challenge: bytes) -> bytes:

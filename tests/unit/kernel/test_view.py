@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from capkernel.broker.audit import AuditLog
-from capkernel.broker.ledger import Ledger
+from capkernel.broker.ledger import MAX_PARENTS, MAX_TEXT, Ledger, Origin
 from capkernel.kernel import view
 from capkernel.kernel.view import ViewServer
 from capkernel.vault.client import VaultFailed
+from capkernel.viewer import link as viewer_link
 from capkernel.viewer.link import Link, LinkRefused
 from capkernel.wire.frames import FrameReader, encode
 from capkernel.wire.values import encode as encode_value
@@ -322,6 +323,28 @@ def test_unknown_handles_and_a_lost_vault_are_refusals(tmp_path: Path) -> None:
     serving(tmp_path, body)
 
 
+def test_the_longest_list_fits_a_frame(tmp_path: Path) -> None:
+    async def body(running: Running) -> None:
+        wide = "\U0001f600" * 10_000
+        for number in range(600):
+            parents = tuple(f"{other:032x}" for other in range(100))
+            running.server._broker.ledger.add(Origin(
+                f"{number + 16:032x}", 1, "map", wide[:MAX_TEXT], wide[:MAX_TEXT], wide[:MAX_TEXT], wide[:MAX_TEXT], 1,
+                parents[:MAX_PARENTS],
+            ))  # fmt: skip
+        running.vault.origins = lambda _: frozenset(f"{number}{wide}" for number in range(100))  # type: ignore[assignment,method-assign]
+
+        def look() -> None:
+            with Link.open(str(running.runtime), "page") as link:
+                found = link.values()
+                assert (len(found.values), found.total) == (500, 601)
+                assert len(found.values[0].origins) == view.MAX_ORIGINS
+
+        await in_thread(look)
+
+    serving(tmp_path, body)
+
+
 # ── the viewer's own checks ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -344,3 +367,16 @@ def test_the_viewer_does_not_trust_what_others_may_have_put_there(tmp_path: Path
         await in_thread(look)
 
     serving(tmp_path, body)
+
+
+def test_a_session_that_does_not_answer_is_given_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewer_link, "OPEN_SECONDS", 0.2)
+    runtime = tmp_path / "session-x"
+    runtime.mkdir(mode=0o700)
+    (runtime / SECRET_NAME).touch(mode=0o600)
+    (runtime / SECRET_NAME).write_bytes(bytes(32))
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(runtime / SOCKET_NAME))
+        silent.listen()
+        with pytest.raises(TimeoutError):
+            Link.open(str(runtime), "page")
