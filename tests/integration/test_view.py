@@ -101,6 +101,24 @@ def test_the_person_sees_every_kind_of_value_and_why_one_failed(kernel: LiveKern
         assert canary not in repr(lines)
 
 
+def test_the_list_says_the_same_whatever_the_value_is(kernel: LiveKernel) -> None:
+    """One function, a value that it takes and one that it fails on: only the reveal tells them apart."""
+    lines = []
+    for text in ("5", "no number"):
+        assert kernel.run(f"made = classify({text!r}).map(lambda t: int(t))").ok
+        with the_link() as link:
+            newest = link.values().values[0]
+            cell = newest.cell
+            reveal(link, handle=newest.handle)  # computed by now
+            found = link.values().values[:2]
+        same = [(line.how, line.type, line.label, line.code, len(line.parents), line.cell - cell) for line in found]
+        lines.append((same, [[origin.replace(str(cell), "N") for origin in line.origins] for line in found]))
+    assert lines[0] == lines[1]
+    with the_link() as link:
+        assert reveal(link, how="map", cell=2) == Number("int", "5")
+        assert reveal(link, how="map", cell=3) == Poison("ValueError", "cell 3, line 1")
+
+
 def test_a_reveal_changes_nothing_that_a_client_can_see(kernel: LiveKernel, canary: str) -> None:
     while True:  # what the cells before put out
         try:
