@@ -1,8 +1,8 @@
 """Diagnostics as HTML for the notebook page: what is wrong in bold, the place, what was captured, and what to do.
 
 Rule 1: everything that comes from a cell is escaped, and none of it can be typeset as a formula.
-Rule 2: the structure says it all. The only styles are a coloured edge, in JupyterLab's own variables, and lines of code
-that do not wrap; GitHub takes them away, and nothing is lost.
+Rule 2: the structure says it all. The only styles are a coloured edge in JupyterLab's own variables, lines of code that
+do not wrap and cells that begin at the left; GitHub takes them away, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from capkernel.diagnostics.render_text import MOST_SHOWN, excerpt
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _TEX = re.compile(r"[$\\]")  # what a formula begins with; alone in an element it begins none
+_BLANK, _KEPT_BLANK = "\n\n", "\n&#10;"
 _HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")  # reorder the text around them, or are unseen
 
 
@@ -46,19 +47,22 @@ def _finding(diagnostic: Diagnostic, sources: Mapping[int, str]) -> Iterator[str
     why = diagnostic.why or (known.why if known else "")
     if why:
         yield f"<p><strong>Why:</strong> {_prose(why)}</p>"
-    if diagnostic.help:
-        yield f"<p><strong>Help:</strong> {_prose(diagnostic.help)}</p>"
-    if diagnostic.fix is not None:
-        yield from _fix(diagnostic.fix)
+    advice = [*_help(diagnostic.help), *_fix(diagnostic.fix)]
+    if advice:
+        yield "\n".join(["<blockquote>", *advice, "</blockquote>"])
 
 
 def _table(captured: Sequence[Captured]) -> str:
-    rows = "".join(
-        f"<tr><td><code>{_verbatim(one.name)}</code></td><td><code>{_verbatim(one.type)}</code></td>"
-        f"<td>{_prose(one.origin)}</td></tr>"
+    rows = [
+        (f"<code>{_verbatim(one.name)}</code>", f"<code>{_verbatim(one.type)}</code>", _prose(one.origin))
         for one in captured
-    )
-    return f"<table><thead><tr><th>captures</th><th>type</th><th>from</th></tr></thead><tbody>{rows}</tbody></table>"
+    ]
+    head, body = _row("th", ("captures", "type", "from")), "".join(_row("td", row) for row in rows)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f'<{tag} style="text-align: left">{cell}</{tag}>' for cell in cells) + "</tr>"
 
 
 def _note(note: Note, sources: Mapping[int, str]) -> Iterator[str]:
@@ -67,15 +71,22 @@ def _note(note: Note, sources: Mapping[int, str]) -> Iterator[str]:
         yield _lines(excerpt(note.cell, note.span, "", sources, "-"))
 
 
-def _fix(fix: Fix) -> Iterator[str]:
-    yield f"<p><strong>Fix:</strong> {_prose(fix.text)}</p>"
-    if fix.code:
-        yield _lines(fix.code.splitlines())
+def _help(text: str) -> Iterator[str]:
+    if text:
+        yield f"<p><strong>Help:</strong> {_prose(text)}</p>"
+
+
+def _fix(fix: Fix | None) -> Iterator[str]:
+    if fix is not None:
+        yield f"<p><strong>Fix:</strong> {_prose(fix.text)}</p>"
+        if fix.code:
+            yield _lines(fix.code.splitlines())
 
 
 def _lines(lines: Sequence[str]) -> str:
-    text = "\n".join(lines)
-    return f'<pre style="white-space: pre; overflow-x: auto">{_verbatim(text)}</pre>'
+    # An empty line would end the block where the page is Markdown.
+    text = "\n".join(line.rstrip() for line in lines)
+    return f'<pre style="white-space: pre; overflow-x: auto">{_verbatim(text).replace(_BLANK, _KEPT_BLANK)}</pre>'
 
 
 def _prose(text: str) -> str:
