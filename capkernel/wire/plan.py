@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-VERBS: Final = ("list", "read", "write", "read_classified", "write_classified")
+VERBS: Final[tuple[str, ...]] = ("list", "read", "write", "read_classified", "write_classified")
 """What can be done with files. "list" is the names in a directory, and whether, what and how large something is."""
 
 VERB_OF_METHOD: Final = {
@@ -81,7 +81,10 @@ class FreeName(msgspec.Struct, frozen=True):
 
 
 class PureFunction(msgspec.Struct, frozen=True):
-    """The checked source of a function that `map` or `flat_map` may be given."""
+    """The checked source of a function that `map` or `flat_map` may be given, or of what such a function needs.
+
+    A class of the session that is used inside is of kind "def" too: its source is the whole class statement.
+    """
 
     key: CodeKey
     kind: str  # "lambda" | "def"

@@ -402,8 +402,9 @@ class _Reader:
                 mine = [item.context_expr for item in current.items if item.optional_vars in bound]
                 if mine:
                     call = mine[0]
-                    alone = len(mine) == 1 and isinstance(call, ast.Call)
-                    return key_of(call, self._context) if alone and granting_call(call, self._context) else None
+                    if len(mine) > 1 or not isinstance(call, ast.Call) or not granting_call(call, self._context):
+                        return None
+                    return key_of(call, self._context)
             child, current = current, self._context.parents.get(current)
         return None
 
