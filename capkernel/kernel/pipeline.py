@@ -15,11 +15,13 @@ from typing import Any
 
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.diagnostics import MIME_TYPE, Diagnostic, render_concise, render_html, render_text, to_json
+from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
+from capkernel.wire.authority import authority_data, authority_line
 from capkernel.wire.worker import Execute, Finished, Inspect
 
 _GRACE_SECONDS = 5.0
@@ -45,6 +47,8 @@ class CellRun:
     output: CellOutput
     publish: Callable[[Output], None]
     text: str = ""
+    authority: str = ""  # the line that says what it may do, once it is accepted
+    metadata: dict[str, Any] | None = None  # of its reply
     asked_since: float | None = None  # it waits for the person since
     asked_seconds: float = field(default=0.0)
 
@@ -126,6 +130,10 @@ class Pipeline:
     async def _run_accepted(
         self, cell: CellRun, verdict: Accepted, worker: WorkerProcess, checker: CheckerPort
     ) -> dict[str, Any]:
+        cell.authority = authority_line(verdict.plan)
+        cell.metadata = authority_data(verdict.plan)
+        if cell.authority and not cell.silent:
+            cell.publish(line_output(cell.authority))
         if verdict.warnings and not cell.silent:
             self._warn(cell, verdict.warnings)
         broker = self._supervisor.broker

@@ -10,13 +10,12 @@ from __future__ import annotations
 import unicodedata
 from typing import Any, Final
 
-import msgspec
-
 from capkernel.wire.plan import VERBS, Plan, ScopeSite
 
 MOST_PARTS: Final = 8
 MOST_PATHS: Final = 3
 MOST_CHARACTERS: Final = 60  # of one path
+MOST_SCOPES: Final = 100  # in the data
 _ANY_ROOT: Final = "any folder the policy allows"
 _HERE: Final = "the notebook's folder"
 _WORDS: Final = {"read_classified": "read classified", "write_classified": "write classified"}
@@ -39,14 +38,16 @@ def authority_data(plan: Plan) -> dict[str, Any]:
     scopes = [
         {
             "kind": site.kind, "argument": site.argument, "cell": site.cell,
-            "uses": None if site.uses is None else [{"verb": use.verb, "paths": use.paths} for use in site.uses],
+            "uses": None if site.uses is None else [
+                {"verb": use.verb, "paths": None if use.paths is None else list(use.paths)} for use in site.uses
+            ],
         }
-        for site in plan.scopes
+        for site in plan.scopes[:MOST_SCOPES]
     ]  # fmt: skip
-    made: dict[str, Any] = msgspec.to_builtins(
-        {"authority": authority_line(plan), "plan": {"scopes": scopes, "sinks": plan.sinks}}
-    )
-    return made
+    said: dict[str, Any] = {"scopes": scopes, "sinks": list(plan.sinks)}
+    if len(plan.scopes) > MOST_SCOPES:
+        said["more"] = len(plan.scopes) - MOST_SCOPES
+    return {"authority": authority_line(plan), "plan": said}
 
 
 def _parts(sites: tuple[ScopeSite, ...]) -> list[str]:
@@ -78,8 +79,10 @@ def _part(target: str, verbs: list[str]) -> str:
 
 
 def _target(argument: str | None, paths: tuple[str, ...] | None) -> str:
-    if paths is None or argument is None or len(paths) > MOST_PATHS or not paths:
+    if not paths or argument is None or len(paths) > MOST_PATHS:
         return _folder(argument)
+    if any(len(argument) + len(path) >= MOST_CHARACTERS for path in paths):
+        return _folder(argument)  # cut, it would not say where
     folder = "" if argument in (".", "") else argument.rstrip("/") + "/"
     return ", ".join(shown(folder + path) if path != "." else _folder(argument) for path in paths)
 
