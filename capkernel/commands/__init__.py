@@ -1,0 +1,1 @@
+"""Commands of `capkernel` that have a module of their own: `add_parser(commands)` registers each."""
