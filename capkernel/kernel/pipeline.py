@@ -96,6 +96,12 @@ class Pipeline:
         if self._interrupted or worker.ended:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
+        if _may_need_vault(cell, verdict):
+            try:
+                await self._supervisor.vault_ready()
+            except NotReady as problem:
+                await checker.discard(cell.number)
+                return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         return await self._run_accepted(cell, verdict, worker, checker)
 
     async def settle(self) -> None:
@@ -229,6 +235,13 @@ async def _commit(
         await checker.commit(cell, bound, deleted, raised=raised)
     except Exception:
         return
+
+
+def _may_need_vault(cell: CellRun, verdict: Accepted) -> bool:
+    """Whether the cell can touch a classified value: its plan says so, or a name of what makes one stands in it. What
+    an earlier cell defined made that cell wait."""
+    plan = verdict.plan
+    return bool(plan.masks or plan.pure or plan.tables or plan.sinks) or "classif" in cell.text.lower()
 
 
 def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:
