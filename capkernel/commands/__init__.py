@@ -1,1 +1,1 @@
-"""Commands of `capkernel` that have a module of their own: `add_parser(commands)` registers each."""
+"""One module per command of `capkernel`; each has `add_parser(commands)`."""

@@ -1,7 +1,8 @@
 """The processes of a session: started together, watched, started again, ended together.
 
 Rule 1: no cell runs unless worker, checker and broker are up and the worker is isolated as the policy demands; and no
-cell that can touch classified values unless the vault is, too, which starts after the others. When they are not, every cell is answered with the reason; the kernel never dies in silence.
+cell that can touch classified values unless the vault is, too, which starts after the others. When they are not, every cell
+is answered with the reason; the kernel never dies in silence.
 Rule 2: a dead worker takes its names with it, and nothing else. The next cell finds a new worker and a fresh checker.
 Rule 3: nothing is left behind: no process, no scratch directory.
 """
@@ -13,7 +14,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort
+from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
 from capkernel.wire.worker import InputRequest, Published
@@ -38,6 +39,7 @@ class Parts:
     vault: VaultPort | None
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
+    view: ViewPort | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class Supervisor:
                     await task
         if self._worker is not None:
             self._worker.close()
-        for part in (self._checker, self._parts.broker, self._parts.vault):
+        for part in (self._parts.view, self._checker, self._parts.broker, self._parts.vault):
             if part is not None:
                 with contextlib.suppress(Exception):
                     await part.close()
@@ -158,7 +160,10 @@ class Supervisor:
 
     async def _start(self) -> None:
         # The checker takes longest, so its process is the first.
-        await asyncio.gather(self._start_checker(), self._start_worker())
+        waiting = [self._start_checker(), self._start_worker()]
+        if self._parts.view is not None:
+            waiting.append(self._start_view(self._parts.view))
+        await asyncio.gather(*waiting)
         if self._parts.vault is not None and not self._refusal:
             self._vaulting = asyncio.get_running_loop().create_task(self._start_vault(self._parts.vault))
 
@@ -192,6 +197,12 @@ class Supervisor:
             await vault.start()
         except Exception as problem:
             self._refuse(f"the vault did not start, so classified values would have no place: {problem}")
+
+    async def _start_view(self, view: ViewPort) -> None:
+        try:
+            await view.start()
+        except OSError as problem:
+            self._refuse(f"the viewer's socket cannot be made in the session's runtime directory: {problem.strerror}")
 
     def _progressed(self, line: str) -> None:
         self.progress = line

@@ -31,7 +31,7 @@ VERB_OF_METHOD: Final = {
 
 
 def plain_path(text: str) -> str:
-    """A relative path without empty and `.` parts, "." for the root itself; as the broker writes the paths it grants."""
+    """A relative path without empty and `.` parts, "." for the root itself; as the broker writes a granted path."""
     return "/".join(part for part in text.split("/") if part not in ("", ".")) or "."
 
 

@@ -73,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         os.environ["IPYTHONDIR"] = directory
         os.environ["XDG_STATE_HOME"] = directory
-        for name, argv in ARGV.items():  # what the file system has to read for the first time is not our subject
+        for argv in ARGV.values():  # what the file system has to read for the first time is not our subject
             first_result(argv, directory, 0)
         for number in range(rounds):
             for kind, settled in (("cold", 0.0), ("warm", SETTLED_SECONDS)):
@@ -83,7 +83,8 @@ def main() -> None:
     for kind in ("warm", "cold"):
         ours, stock = seconds[kind, "capkernel"], seconds[kind, "stock"]
         result[f"{kind}_ratio"] = round(statistics.median(a / b for a, b in zip(ours, stock, strict=True)), 3)
-        print(f"{kind:5} capkernel {statistics.median(ours) * 1e3:8.1f} ms   stock {statistics.median(stock) * 1e3:8.1f} ms")
+        shown = [f"{statistics.median(values) * 1e3:.1f} ms" for values in (ours, stock)]
+        print(f"{kind}: capkernel {shown[0]}, stock {shown[1]}")
     print(json.dumps(result))
 
 

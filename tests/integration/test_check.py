@@ -1,5 +1,6 @@
 """`capkernel check`: the verdicts of a session without running anything, on good, bad and hostile files."""
 
+# ruff: noqa: E501  (cells, as they are written)
 from __future__ import annotations
 
 import json
@@ -38,7 +39,13 @@ def test_the_tour_is_as_it_says() -> None:
 
 def test_cells_see_what_earlier_ones_would_have_bound(tmp_path: Path) -> None:
     path = script(
-        tmp_path / "n.py", "import numpy as np\na = np.arange(3)", "%matplotlib inline\nb = a.sum()\nc = 1", "del c", "c", "b?", "print(b)"
+        tmp_path / "n.py",
+        "import numpy as np\na = np.arange(3)",
+        "%matplotlib inline\nb = a.sum()\nc = 1",
+        "del c",
+        "c",
+        "b?",
+        "print(b)",
     )
     done = check(path)
     assert done.returncode == 1
@@ -60,7 +67,9 @@ def test_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_tags_and_exit_codes(tmp_path: Path) -> None:
-    good = script(tmp_path / "good.py", ' tags=["refused"]\nopen("x")', ' tags=["raises-exception"]\nopen("x")', "1 / 0")
+    good = script(
+        tmp_path / "good.py", ' tags=["refused"]\nopen("x")', ' tags=["raises-exception"]\nopen("x")', "1 / 0"
+    )
     assert check(good).returncode == 0
     wrong = check(script(tmp_path / "wrong.py", ' tags=["refused"]\n1'))
     assert wrong.returncode == 1
@@ -116,7 +125,17 @@ def test_hostile_cells_are_refused_and_the_next_is_judged(tmp_path: Path) -> Non
     done = check(script(tmp_path / "n.py", *cells), "--format", "json")
     assert done.returncode == 1
     verdicts = [cell["verdict"] for cell in json.loads(done.stdout)["files"][0]["cells"]]
-    assert verdicts == ["refused", "refused", "refused", "accepted", "refused", "refused", "refused", "refused", "accepted"]
+    assert verdicts == [
+        "refused",
+        "refused",
+        "refused",
+        "accepted",
+        "refused",
+        "refused",
+        "refused",
+        "refused",
+        "accepted",
+    ]
 
 
 def test_nothing_of_a_file_controls_the_terminal(tmp_path: Path) -> None:

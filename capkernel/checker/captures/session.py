@@ -126,7 +126,9 @@ class CaptureSession:
 
     # ── the flow of capabilities ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _follow(self, facts: Facts, report: Report, types: Types, classes: dict[str, Class]) -> set[tuple[SiteKey, str]]:
+    def _follow(
+        self, facts: Facts, report: Report, types: Types, classes: dict[str, Class]
+    ) -> set[tuple[SiteKey, str]]:
         frame = Frame(None, None, dict(self._frame.names), dict(self._frame.lines))
         heap = Heap(self._heap.contents)
         flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)

@@ -23,7 +23,7 @@ from mypy.types import Type
 from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, Imported
 from capkernel.checker.captures.scope_sites import SCOPE_KINDS, granting_call, literal_argument
 from capkernel.checker.captures.scopes import Scope
-from capkernel.checker.captures.types import API, Types, is_session_module
+from capkernel.checker.captures.types import API, Types
 from capkernel.checker.typed_cell import classes_of
 from capkernel.wire.plan import VERBS, ScopeSite, Use, plain_path
 

@@ -1,5 +1,6 @@
 """What the plan says can be done in each block, as the line a person reads. What is not understood widens it."""
 
+# ruff: noqa: E501  (cells, as they are written)
 from __future__ import annotations
 
 import ast
@@ -128,7 +129,9 @@ def test_a_name_that_means_something_else_now_is_judged_as_it_is(notebook: Noteb
 
 
 def test_data_made_by_a_helper_does_not_carry_its_authority(notebook: Notebook) -> None:
-    notebook.accepted("def load() -> str:\n    with request_file_system('d') as fs:\n        return fs.access('x').read()")
+    notebook.accepted(
+        "def load() -> str:\n    with request_file_system('d') as fs:\n        return fs.access('x').read()"
+    )
     assert may(notebook, "text = load()") == "read d/x"
     assert may(notebook, "len(text)") == ""
     notebook.accepted("later = [load]")

@@ -1,5 +1,6 @@
 """Reading cells out of files that may be anything."""
 
+# ruff: noqa: E501  (cells, as they are written)
 from __future__ import annotations
 
 import json
@@ -23,13 +24,22 @@ def code(source: Any, **metadata: Any) -> dict[str, Any]:
 
 def test_a_notebook(tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
-    path.write_text(notebook({"cell_type": "markdown", "source": "# x"}, code(["a = 1\n", "a"]), code(" \n"), code("b", tags=["refused", 3])))
+    path.write_text(
+        notebook(
+            {"cell_type": "markdown", "source": "# x"},
+            code(["a = 1\n", "a"]),
+            code(" \n"),
+            code("b", tags=["refused", 3]),
+        )
+    )
     assert cells_of(path) == [Cell(1, "a = 1\na"), Cell(2, "b", ("refused",))]
 
 
 def test_a_script(tmp_path: Path) -> None:
     path = tmp_path / "n.py"
-    path.write_text('"""Doc."""\nimport os\n# %%\na = 1\n\n# %% [markdown]\n# # words\n#%% a title tags=["refused"]\nb\n# %% tags=[not json]\nc\n# %%\n\n')
+    path.write_text(
+        '"""Doc."""\nimport os\n# %%\na = 1\n\n# %% [markdown]\n# # words\n#%% a title tags=["refused"]\nb\n# %% tags=[not json]\nc\n# %%\n\n'
+    )
     assert cells_of(path) == [
         Cell(1, '"""Doc."""\nimport os', (), 0),
         Cell(2, "a = 1", (), 3),

@@ -62,7 +62,7 @@ def test_what_nobody_worked_out_is_everything() -> None:
 )
 def test_a_path_cannot_look_like_another_part(path: str) -> None:
     said = line(site("data", Use("read", (path,))))
-    assert said == f"may: read {ascii('data/' + path)} · nothing else" or path == ""
+    assert said == f"may: read {'data/' + path!a} · nothing else" or path == ""
     assert said.isascii() or said.replace("·", "").isascii()
     assert said.count("·") == 1
     assert said.isprintable()
