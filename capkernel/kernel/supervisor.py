@@ -1,8 +1,8 @@
 """The processes of a session: started together, watched, started again, ended together.
 
 Rule 1: no cell runs unless worker, checker and broker are up and the worker is isolated as the policy demands; and no
-cell that can touch classified values unless the vault is, too, which starts after the others. When they are not, every cell
-is answered with the reason; the kernel never dies in silence.
+cell that can touch classified values unless the vault is, too, which starts after the others. When they are not, every
+cell is answered with the reason; the kernel never dies in silence.
 Rule 2: a dead worker takes its names with it, and nothing else. The next cell finds a new worker and a fresh checker.
 Rule 3: nothing is left behind: no process, no scratch directory.
 """
