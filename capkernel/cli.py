@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, lab, doctor, policy, explain, view."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, explain, view."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from capkernel import __version__
+from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
@@ -63,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--policy", type=Path, help="policy file; default: what docs/policy.md lists as defaults")
     run.add_argument("--profile", choices=PROFILES, help="how much of the type checker refuses")
     run.set_defaults(run=_run)
+
+    check_command.add_parser(commands)
 
     lab = commands.add_parser("lab", help="open JupyterLab with this kernel chosen")
     lab.add_argument("notebook", type=Path, nargs="?")

@@ -89,9 +89,11 @@ class AuditLog:
         return cls(fd, session)
 
     def record(
-        self, what: str, decision: str, *, cell: int | None, path: str = "", reason: str = "", who: str = "cell"
-    ) -> None:
-        """Add one line. what: e.g. "files.read". decision: "allowed", "denied" or "done". Raises AuditUnavailable."""
+        self, what: str, decision: str, *, cell: int | None, path: str = "", reason: str = "", who: str = "cell",
+        authority: str = "",
+    ) -> None:  # fmt: skip
+        """Add one line. what: e.g. "files.read". decision: "allowed", "denied" or "done". authority: for "cell", the
+        line that says what the cell may do. Raises AuditUnavailable."""
         with self._lock:
             if self._fd is None:
                 raise AuditUnavailable("the audit of this session is closed, so no effect is allowed")
@@ -107,6 +109,8 @@ class AuditLog:
             }
             if reason:
                 entry["reason"] = reason[:MAX_TEXT]
+            if authority:
+                entry["authority"] = authority[:MAX_TEXT]
             entry["previous"] = self.head
             # ASCII: a lone surrogate or a line separator in a path cannot break the line or the encoding.
             line = json.dumps(entry, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"

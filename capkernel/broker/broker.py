@@ -1,7 +1,8 @@
 """The broker: may this effect happen, and do it.
 
 Rule 1: authority = policy ∩ plan ∩ now. A scope is opened only when the running cell's plan lists it and the policy
-allows it; nothing is granted or done while no cell runs; what a cell was granted ends with it.
+allows it, and in it nothing is done that the plan does not list for it; nothing is granted or done while no cell runs;
+what a cell was granted ends with it.
 Rule 2: no word of the worker is trusted. Handles, methods and paths are looked up; what is wrong with them becomes a
 Failure, or, for what has no answer, poison.
 Rule 3: no answer depends on a classified value. Operations on Classified handles are posts.
@@ -35,7 +36,8 @@ from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
 from capkernel.wire import values
-from capkernel.wire.plan import Plan
+from capkernel.wire.authority import authority_line
+from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.worker import (
     Call,
     CallResult,
@@ -114,6 +116,10 @@ class Broker:
         self._index.begin_cell()
         self._table.begin(cell)
         self._cell = _Cell(cell, plan)
+        try:
+            self._audit.record("cell", "allowed", cell=cell, authority=authority_line(plan))
+        except AuditUnavailable as problem:
+            _log.error("%s", problem)  # every effect is refused now
 
     def close_cell(self) -> None:
         """The cell is over, however it ended: everything that it was granted is revoked."""
@@ -207,6 +213,7 @@ class Broker:
             scope = target
             file = await run_whole(lambda: self._files.access(scope, effect.path, cell.number))
             return [self._mint(grant.scope, file, cell), file.path], b""
+        self._require_listed(target, effect.method, cell)
         if effect.method == "children":
             found = await run_whole(lambda: self._files.children(target, cell.number))
             files = [FileHandle(target.scope, path) for path in found]
@@ -220,6 +227,25 @@ class Broker:
         if perform is None:
             raise _no_method("FileEntry", effect.method)
         return await run_whole(lambda: perform(target, cell, blob))
+
+    def _require_listed(self, file: FileHandle, method: str, cell: _Cell) -> None:
+        """Refuse what the plan of the cell does not list for this scope. A method that is none is told apart later."""
+        verb = VERB_OF_METHOD.get(method)
+        if verb is None:
+            return
+        for site in cell.plan.scopes:
+            if site.kind != "file_system" or site.argument not in (None, file.scope.argument):
+                continue
+            if site.uses is None:
+                return
+            if any(use.verb == verb and (use.paths is None or file.path in use.paths) for use in site.uses):
+                return
+        what = verb.replace("_", " ")
+        reason = f"the plan of the running cell does not list {what} for this path"
+        self._audit.record(f"files.{method}", "denied", cell=cell.number, path=file.path, reason=reason)
+        raise denied(
+            f"{reason}; do it in the block, by the methods of FileSystem and FileEntry, so that it can be seen"
+        )
 
     def _mint(self, scope: str, file: FileHandle, cell: _Cell) -> str:
         if self._cell is not cell:

@@ -83,6 +83,9 @@ def library_options(cache_directory: Path | None) -> Options:
     options.allow_redefinition = True
     options.check_untyped_defs = True
     options.config_file = None
+    # What the API is made of is no part of what a cell sees of it, and leads to pandas and all that pandas leads to.
+    options.per_module_options = {"capkernel.wire.*": {"follow_imports": "skip"}}
+    options.build_per_module_cache()
     return options
 
 
@@ -94,7 +97,8 @@ def present_libraries() -> list[str]:
 
 
 class WarmBuild:
-    """A mypy BuildManager with the standard library, the API and the installed big libraries loaded."""
+    """A mypy BuildManager with the standard library and the API loaded, and the big libraries: all that are installed,
+    or those of `libraries`."""
 
     def __init__(self, cache_directory: Path | None, *, libraries: Sequence[str] | None = None) -> None:
         require_supported()

@@ -24,7 +24,7 @@ from pathlib import Path
 from capkernel import __version__
 
 _STAMP = "built"
-_RECIPE = 1  # a new number makes every cache stale: after a change of options or of what `builds` preloads
+_RECIPE = 2  # a new number makes every cache stale: after a change of options or of what `builds` preloads
 # Their type information decides whether the cache fits; a version change makes it stale.
 _DISTRIBUTIONS = (
     "mypy", "typing_extensions", "msgspec", "numpy", "pandas", "pandas-stubs", "matplotlib", "scipy", "polars", "sympy",

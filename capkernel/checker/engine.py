@@ -37,7 +37,7 @@ from mypy.semanal_main import semantic_analysis_for_scc
 from mypy.typeops import make_simplified_union
 from mypy.types import Type
 
-from capkernel.checker.builds import API, NOTEBOOK, WarmBuild
+from capkernel.checker.builds import API, NOTEBOOK, WarmBuild, present_libraries
 from capkernel.checker.conversion import Became, convert, erase_annotations, has_finally, hide_modules, open_none
 from capkernel.checker.messages import widen
 from capkernel.checker.outcome import bindings_of, code_of, set_by_functions
@@ -104,6 +104,19 @@ class Engine:
         self._times_used: dict[int, int] = {}  # cell number: how many modules it was given
         self._ambient = _public_names(self._manager.modules[NOTEBOOK]) | _public_names(self._manager.modules[API])
         self._warm.freeze()
+
+    def preload(self) -> bool:
+        """Load one more of the installed big libraries, so that no cell pays for it; False when none was left.
+
+        Nothing that a check says changes: a cell that imports one earlier loads it itself.
+        """
+        left = [name for name in present_libraries() if name not in self._manager.modules]
+        if not left:
+            return False
+        self._warm.take_over()
+        self._warm.load(left[:1])
+        self._warm.freeze()
+        return left[0] in self._manager.modules  # one that cannot be loaded is not tried again
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -50,6 +50,8 @@ _STACK_BYTES = 128 * 1024 * 1024
 _RECURSION = 2500
 _CRASHED = 70  # EX_SOFTWARE
 _COLLECT_AFTER = 64  # checks
+_REHEARSAL = ("1 + 1", 'print(len([f"{n}" for n in range(3)]))', 'classify("a").map(lambda a: a.strip())')
+_IDLE_SECONDS = 0.4  # nothing to do for so long: time to load libraries
 
 
 def main() -> None:
@@ -80,20 +82,23 @@ def _arguments() -> argparse.Namespace:
 def _guarded(arguments: argparse.Namespace) -> None:
     try:
         link = _Link(socket.socket(fileno=arguments.fd))
-        _serve(link, _start(link, arguments), arguments.wall_seconds)
+        session, engine = _start(link, arguments)
+        _serve(link, session, engine, arguments.wall_seconds)
     except (ProtocolError, OSError) as problem:
         _end(f"the link to the kernel failed: {type(problem).__name__}", 1)
     except BaseException as problem:
         _end(_without_values(problem), _CRASHED)
 
 
-def _start(link: _Link, arguments: argparse.Namespace) -> CheckerSession:
+def _start(link: _Link, arguments: argparse.Namespace) -> tuple[CheckerSession, Engine]:
     started = time.monotonic()
     profile = PROFILES[arguments.profile]
     place = _cache(link, arguments.cache)
-    session = CheckerSession(Engine(place, profile), profile, check_subset, CaptureSession())
+    # The first cell need not wait for libraries that it may not use: they are loaded when there is nothing to do.
+    engine = Engine(place, profile, libraries=() if place is not None else None)
+    session = CheckerSession(engine, profile, check_subset, CaptureSession())
     link.send(Started(mypy_version(), time.monotonic() - started))
-    return session
+    return session, engine
 
 
 def _cache(link: _Link, place: Path | None) -> Path | None:
@@ -110,9 +115,14 @@ def _cache(link: _Link, place: Path | None) -> Path | None:
         return None
 
 
-def _serve(link: _Link, session: CheckerSession, wall_seconds: float) -> None:
+def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: float) -> None:
     checks = 0
+    preloading = True
     while True:
+        while preloading and not link.is_waiting(_IDLE_SECONDS):
+            preloading = engine.preload()
+            if not preloading and checks == 0:
+                _rehearse(session)
         if checks >= _COLLECT_AFTER and not link.is_waiting():
             gc.collect()
             checks = 0
@@ -128,6 +138,13 @@ def _serve(link: _Link, session: CheckerSession, wall_seconds: float) -> None:
         else:
             session.discard(message.cell)
             link.send(Committed(message.cell))
+
+
+def _rehearse(session: CheckerSession) -> None:
+    """Judge a cell and forget it: what the rules read at their first use is read then. No cell has this number."""
+    for text in _REHEARSAL:
+        session.check(0, text)
+        session.discard(0)
 
 
 def _check(link: _Link, session: CheckerSession, message: Check, wall_seconds: float) -> Accepted | Rejected:
@@ -167,9 +184,9 @@ class _Link:
             self._ready.extend(message for message, _blob in self._reader.frames())
         return self._ready.pop(0)
 
-    def is_waiting(self) -> bool:
-        """Whether a question is there already."""
-        return bool(self._ready) or bool(select.select([self._stream], [], [], 0.02)[0])
+    def is_waiting(self, seconds: float = 0.02) -> bool:
+        """Whether a question is there, or comes so soon."""
+        return bool(self._ready) or bool(select.select([self._stream], [], [], seconds)[0])
 
 
 def _without_values(problem: BaseException) -> str:

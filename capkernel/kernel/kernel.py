@@ -25,6 +25,7 @@ from traitlets import Float
 from zmq.eventloop.zmqstream import ZMQStream
 
 import capkernel
+from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, stream
 from capkernel.kernel.pipeline import CellRun, Pipeline
@@ -181,7 +182,7 @@ class CapKernel(Kernel):
         reply["execution_count"] = cell.count
         if reply["status"] == "error" and not silent and content.get("stop_on_error", True) is not False:
             self._abort_queues()
-        self._reply_execute(stream, ident, parent, reply)
+        self._reply_execute(stream, ident, parent, reply, cell.metadata)
 
     def _new_cell(
         self, code: str, ident: Any, parent: dict[str, Any], silent: bool, store_history: bool, allow_stdin: bool
@@ -195,15 +196,19 @@ class CapKernel(Kernel):
         count = self.execution_count
         cell = CellRun(
             request, number, count, code, silent, store_history, allow_stdin,
-            CellOutput(count, self.settings.output_bytes), lambda output: self._publish(output, parent),
+            CellOutput(count, self.settings.output_bytes), lambda output: self._publish(output, parent, cell),
         )  # fmt: skip
         self._requests[request] = _Request(parent, ident, cell)
         while len(self._requests) > _REQUESTS_KEPT:
             self._requests.popitem(last=False)
         return cell
 
-    def _reply_execute(self, stream: Any, ident: Any, parent: dict[str, Any], reply: dict[str, Any]) -> None:
+    def _reply_execute(
+        self, stream: Any, ident: Any, parent: dict[str, Any], reply: dict[str, Any], own: dict[str, Any] | None = None
+    ) -> None:
         metadata = self.finish_metadata(parent, self.init_metadata(parent), reply)
+        if own is not None:
+            metadata[KEY] = own
         self.session.send(stream, "execute_reply", reply, parent, metadata=metadata, ident=ident)
 
     def _abort_queues(self, subshell_id: str | None = None) -> None:  # noqa: ARG002
@@ -318,7 +323,7 @@ class CapKernel(Kernel):
         if request is None or request.cell is None or not request.cell.handed:
             return
         for output in request.cell.output.passed(message):
-            self._publish(output, request.parent)
+            self._publish(output, request.parent, request.cell)
 
     def _printed(self, name: str, text: str) -> None:
         # A cell that is being judged, or was refused, shows nothing of the worker.
@@ -327,10 +332,14 @@ class CapKernel(Kernel):
         if request is None or request.cell is None:
             return  # before the first cell: kept by the worker's handle, to explain a failed start
         for output in request.cell.output.counted(stream(name, text)):
-            self._publish(output, request.parent)
+            self._publish(output, request.parent, request.cell)
 
-    def _publish(self, output: Output, parent: dict[str, Any]) -> None:
-        self.session.send(self.iopub_socket, output.kind, output.content, parent=parent, ident=self._topic(output.kind))
+    def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
+        out = with_authority(output, cell.authority)
+        self.session.send(
+            self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),
+            metadata=message_metadata(cell.authority),
+        )  # fmt: skip
 
     def _tell_notices(self, cell: CellRun) -> None:
         for notice in self._notices:

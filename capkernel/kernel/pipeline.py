@@ -15,11 +15,13 @@ from typing import Any
 
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.diagnostics import MIME_TYPE, Diagnostic, render_concise, render_html, render_text, to_json
+from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
+from capkernel.wire.authority import authority_data, authority_line
 from capkernel.wire.worker import Execute, Finished, Inspect
 
 _GRACE_SECONDS = 5.0
@@ -47,6 +49,8 @@ class CellRun:
     publish: Callable[[Output], None]
     text: str = ""
     handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
+    authority: str = ""  # the line that says what it may do, once it is accepted
+    metadata: dict[str, Any] | None = None  # of its reply
     asked_since: float | None = None  # it waits for the person since
     asked_seconds: float = field(default=0.0)
 
@@ -94,6 +98,12 @@ class Pipeline:
         if self._interrupted or worker.ended:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
+        if _may_need_vault(cell, verdict):
+            try:
+                await self._supervisor.vault_ready()
+            except NotReady as problem:
+                await checker.discard(cell.number)
+                return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         return await self._run_accepted(cell, verdict, worker, checker)
 
     async def settle(self) -> None:
@@ -128,6 +138,10 @@ class Pipeline:
     async def _run_accepted(
         self, cell: CellRun, verdict: Accepted, worker: WorkerProcess, checker: CheckerPort
     ) -> dict[str, Any]:
+        cell.authority = authority_line(verdict.plan)
+        cell.metadata = authority_data(verdict.plan)
+        if cell.authority and not cell.silent:
+            cell.publish(line_output(cell.authority))
         if verdict.warnings and not cell.silent:
             self._warn(cell, verdict.warnings)
         broker = self._supervisor.broker
@@ -224,6 +238,13 @@ async def _commit(
         await checker.commit(cell, bound, deleted, raised=raised)
     except Exception:
         return
+
+
+def _may_need_vault(cell: CellRun, verdict: Accepted) -> bool:
+    """Whether the cell can touch a classified value: its plan says so, or a name of what makes one stands in it. What
+    an earlier cell defined made that cell wait."""
+    plan = verdict.plan
+    return bool(plan.masks or plan.pure or plan.tables or plan.sinks) or "classif" in cell.text.lower()
 
 
 def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The processes of a session: started together, watched, started again, ended together.
 
-Rule 1: no cell runs unless worker, checker, broker and vault are up and the worker is isolated as the policy demands.
-When they are not, every cell is answered with the reason; the kernel never dies in silence.
+Rule 1: no cell runs unless worker, checker and broker are up and the worker is isolated as the policy demands; and no
+cell that can touch classified values unless the vault is, too, which starts after the others. When they are not, every
+cell is answered with the reason; the kernel never dies in silence.
 Rule 2: a dead worker takes its names with it, and nothing else. The next cell finds a new worker and a fresh checker.
 Rule 3: nothing is left behind: no process, no scratch directory.
 """
@@ -69,6 +70,7 @@ class Supervisor:
             parts.listen(self._vault_lost, self._progressed)
         self.progress = ""  # what a long start is doing
         self._starting: asyncio.Task[None] | None = None
+        self._vaulting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._worker: WorkerProcess | None = None
@@ -106,6 +108,13 @@ class Supervisor:
                 return self._worker, self._checker
         raise NotReady("the worker process ends as soon as it has started: restart the kernel")
 
+    async def vault_ready(self) -> None:
+        """Wait until the vault is up, after `ready`. Raises NotReady."""
+        if self._vaulting is not None:
+            await asyncio.shield(self._vaulting)
+        if self._refusal:
+            raise NotReady(self._refusal)
+
     @property
     def idle_worker(self) -> WorkerProcess | None:
         """The worker when it is up, without waiting."""
@@ -135,7 +144,7 @@ class Supervisor:
     async def close(self) -> None:
         """End everything. Safe to call twice."""
         self._closed = True
-        for task in (self._starting, self._restarting, self._renewing):
+        for task in (self._starting, self._vaulting, self._restarting, self._renewing):
             if task is not None and not task.done():
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
@@ -150,12 +159,13 @@ class Supervisor:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _start(self) -> None:
-        waiting = [self._start_worker(), self._start_checker()]
-        if self._parts.vault is not None:
-            waiting.append(self._start_vault(self._parts.vault))
+        # The checker takes longest, so its process is the first.
+        waiting = [self._start_checker(), self._start_worker()]
         if self._parts.view is not None:
             waiting.append(self._start_view(self._parts.view))
         await asyncio.gather(*waiting)
+        if self._parts.vault is not None and not self._refusal:
+            self._vaulting = asyncio.get_running_loop().create_task(self._start_vault(self._parts.vault))
 
     async def _start_worker(self) -> None:
         try:
@@ -199,7 +209,7 @@ class Supervisor:
 
     def _vault_lost(self, why: str) -> None:
         vault = self._parts.vault
-        if self._closed or vault is None or self._starting is None or not self._starting.done():
+        if self._closed or vault is None or self._vaulting is None or not self._vaulting.done():
             return
         self._sinks.printed("stderr", f"capkernel: {why}; what was classified in this session is lost\n")
         self._renewing = asyncio.get_running_loop().create_task(self._start_vault(vault))

@@ -6,7 +6,33 @@ never values.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+VERBS: Final[tuple[str, ...]] = ("list", "read", "write", "read_classified", "write_classified")
+"""What can be done with files. "list" is the names in a directory, and whether, what and how large something is."""
+
+VERB_OF_METHOD: Final = {
+    "children": "list",
+    "exists": "list",
+    "is_directory": "list",
+    "is_classified": "list",
+    "size": "list",
+    "read_bytes": "read",
+    "write": "write",
+    "append": "write",
+    "mkdir": "write",
+    "read_classified": "read_classified",
+    "read_classified_bytes": "read_classified",
+    "write_classified": "write_classified",
+}
+"""The verb of each method that crosses to the broker (`wire.worker.Invoke`). `access` has none: it does nothing yet."""
+
+
+def plain_path(text: str) -> str:
+    """A relative path without empty and `.` parts, "." for the root itself; as the broker writes a granted path."""
+    return "/".join(part for part in text.split("/") if part not in ("", ".")) or "."
 
 
 class CodeKey(msgspec.Struct, frozen=True, array_like=True):
@@ -27,13 +53,22 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     end_column: int
 
 
+class Use(msgspec.Struct, frozen=True, array_like=True):
+    """What a cell can do through one block. `paths` is None when they are not all literal: any below the root."""
+
+    verb: str  # one of `VERBS`
+    paths: tuple[str, ...] | None = None  # as `plain_path` gives them
+
+
 class ScopeSite(msgspec.Struct, frozen=True):
-    """A `with request_*(...)` the cell can reach. `argument` is None when it is not literal: any the policy allows."""
+    """A `with request_*(...)` the cell can reach. None stands for what is not known, so for all the policy allows:
+    an `argument` that is not literal, `uses` that nobody worked out."""
 
     kind: str  # "file_system"
     argument: str | None
     cell: int
     span: Span
+    uses: tuple[Use, ...] | None = None
 
 
 class FreeName(msgspec.Struct, frozen=True):

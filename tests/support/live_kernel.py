@@ -26,6 +26,7 @@ class Ran:
 
     reply: dict[str, Any]
     messages: list[dict[str, Any]] = field(default_factory=list)
+    reply_metadata: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -94,7 +95,7 @@ class LiveKernel:
         while True:
             reply = self.client.get_shell_msg(timeout=CELL_SECONDS)
             if reply["parent_header"].get("msg_id") == request:
-                return Ran(reply["content"], messages)
+                return Ran(reply["content"], messages, reply["metadata"])
 
     def process(self, module: str) -> psutil.Process:
         """The running process of this session that was started with `-m module`."""

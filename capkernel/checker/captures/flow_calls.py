@@ -12,6 +12,7 @@ from capkernel.checker.captures.known import View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.scopes import parameters_of
 from capkernel.checker.captures.types import API, instances
+from capkernel.checker.captures.uses import ANY
 from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Value
 from capkernel.checker.tables import borrows
 
@@ -20,6 +21,10 @@ _CONSUMING = frozenset(
     f"builtins.{name}"
     for name in ("list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "min", "max", "any", "all", "next")
 )
+_PASSING_ON = tuple(
+    f"{module}." for module in ("builtins", "typing", "itertools", "functools", "contextlib", "collections",
+                                "_collections_abc", "asyncio", "concurrent", "threading", "copy", "logging")
+)  # fmt: skip
 
 
 class Calls(Functions):
@@ -68,6 +73,7 @@ class Calls(Functions):
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Value:
         receiver = self.value(function.value)
+        self.uses(receiver, function.attr)
         arguments = self._arguments(node)
         resolved = self.context.resolve(function)
         typ = self.context.type_of(function.value)
@@ -163,6 +169,8 @@ class Calls(Functions):
         """A call whose source nobody holds: it may call what it gets, and keep it in whatever it gets."""
         given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
         caps = (self.caps(given) | self.caps(receiver)) & set(self.active)
+        if caps and not self._only_passes_on(function, name):
+            self.followed.update(((cap.cell, cap.line, cap.column), ANY) for cap in caps)
         inside = frozenset().union(
             *(self.heap.contents.get(token, NOTHING) for token in receiver if isinstance(token, Site))
         )
@@ -181,6 +189,16 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
+
+    def _only_passes_on(self, function: ast.expr, name: str) -> bool:
+        """Whether the library function calls what it gets at most, and uses no member of it."""
+        if name.startswith(_PASSING_ON):
+            return True
+        if not isinstance(function, ast.Attribute):
+            return name == "map"
+        typ = self.context.type_of(function.value)
+        owners = [] if typ is None else list(instances(typ))
+        return bool(owners) and all(info.fullname.startswith(_PASSING_ON) for info in owners)
 
     def _check_kept(
         self, node: ast.AST, function: ast.expr, receiver: Value, arguments: Arguments, caps: set[Cap]

@@ -10,6 +10,7 @@ from mypy.types import AnyType, Type, get_proper_type
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import Types, only_classified, shown
+from capkernel.checker.captures.uses import VERB_OF, SiteKey
 from capkernel.checker.captures.values import (
     NOTHING,
     OUTER,
@@ -75,11 +76,20 @@ class Machine:
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
         self._running: dict[tuple[object, ...], Value] = {}
+        self.followed: set[tuple[SiteKey, str]] = set()  # what was done with which capability, for the plan
 
     def spend(self) -> None:
         self._steps += 1
         if self._steps > _MOST_STEPS or self.heap.visits > _MOST_VISITS:
             raise TooMuchWork
+
+    def uses(self, receiver: Value, member: str) -> None:
+        """Note that `member` of a value is used, when the value may be a capability itself."""
+        verb = VERB_OF.get(member)
+        if verb is not None:
+            for token in receiver:
+                if isinstance(token, Cap):
+                    self.followed.add(((token.cell, token.line, token.column), verb))
 
     # ── what a value reaches ─────────────────────────────────────────────────────────────────────────────────────────
 

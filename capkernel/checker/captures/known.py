@@ -123,8 +123,17 @@ class Context:
         line = getattr(binding.node, "lineno", 1)
         mentions: frozenset[str] = frozenset()
         if binding.value is not None and not isinstance(binding.value, ast.Lambda):
-            mentions = frozenset(node.id for node in ast.walk(binding.value) if isinstance(node, ast.Name))
+            mentions = names_in(binding.value)
+        elif binding.value is None and isinstance(binding.node, (ast.Name, ast.ExceptHandler, ast.pattern)):
+            # One of several targets, of a loop, of a block: it may be made of anything that stands in the statement.
+            mentions = names_in(self._statement_of(binding.node))
         return Entry(self.known(binding), self.number, line, certain, mentions)
+
+    def _statement_of(self, node: ast.AST) -> ast.AST:
+        current: ast.AST = node
+        while not isinstance(current, ast.stmt) and current in self.parents:
+            current = self.parents[current]
+        return current
 
     def known(self, binding: Binding) -> Known:
         """What one binding makes of its name."""
@@ -147,6 +156,10 @@ class Context:
     def class_info(self, node: ast.ClassDef) -> TypeInfo | None:
         made = self.cell.symbol_of(node)
         return made.info if isinstance(made, ClassDef) else None
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
 
 
 def context_of(cell: TypedCell) -> Context:

@@ -8,11 +8,8 @@ from collections.abc import Iterable
 from capkernel.checker.captures.codekeys import CodeKeys
 from capkernel.checker.captures.known import Class, Context, Function
 from capkernel.checker.captures.reach import Reach
-from capkernel.checker.captures.scope_sites import SCOPE_KINDS, granting_call, literal_argument
 from capkernel.checker.captures.sources import shipped_source
 from capkernel.wire.plan import CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite
-
-_SINKS = frozenset(("write_classified",))
 
 
 class Unshippable(Exception):
@@ -27,7 +24,7 @@ class PlanBuilder:
     """Collects what one cell may do."""
 
     def __init__(self) -> None:
-        self._scopes: dict[tuple[int, ast.AST], ScopeSite] = {}
+        self._scopes: list[ScopeSite] = []
         self._sinks: set[str] = set()
         self._pure: dict[CodeKey, PureFunction] = {}
         self._tables: set[str] = set()
@@ -36,28 +33,17 @@ class PlanBuilder:
 
     def plan(self) -> Plan:
         return Plan(
-            tuple(sorted(self._scopes.values(), key=lambda site: (site.cell, site.span.line, site.span.column))),
+            tuple(self._scopes),
             tuple(sorted(self._sinks)),
             tuple(self._pure.values()),
             tuple(sorted(self._tables)),
             tuple(self._masks),
         )
 
-    def add_effects(self, nodes: Iterable[ast.AST], context: Context) -> None:
-        """The blocks and sinks that stand in a piece of source."""
-        for node in nodes:
-            if isinstance(node, (ast.With, ast.AsyncWith)):
-                for item in node.items:
-                    self._add_scope(item.context_expr, context)
-            elif isinstance(node, ast.Attribute) and node.attr in _SINKS:
-                self._sinks.add(node.attr)
-
-    def _add_scope(self, call: ast.expr, context: Context) -> None:
-        kind = granting_call(call, context)
-        if kind is None or not isinstance(call, ast.Call):
-            return
-        site = ScopeSite(SCOPE_KINDS[kind], literal_argument(call, kind), context.number, context.cell.span(call))
-        self._scopes[(context.number, call)] = site
+    def add_scopes(self, scopes: Iterable[ScopeSite], sinks: Iterable[str]) -> None:
+        """The blocks the cell can open, and where secrets may go in them."""
+        self._scopes += scopes
+        self._sinks.update(sinks)
 
     def add_mask(self, node: ast.Call, typ: str, context: Context) -> None:
         self._masks.append(MaskSite(context.cell.span(node), typ))

@@ -45,8 +45,6 @@ class Rules:
                     self._call(node)
                 else:
                     self._reference(node)
-            elif isinstance(node, (ast.With, ast.AsyncWith)):
-                self._plan.add_effects([node], self._context)
             self._classified.visit(node)
             todo.extend(reversed(list(_parts(node))))
 
@@ -90,8 +88,6 @@ class Rules:
         self._maps.visit(node)
 
     def _reference(self, node: ast.Name | ast.Attribute) -> None:
-        if isinstance(node, ast.Attribute):
-            self._plan.add_effects([node], self._context)
         name = granting_name(node, self._context)
         if name is None:
             return

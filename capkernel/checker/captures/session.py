@@ -17,6 +17,15 @@ from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.rules import Rules
 from capkernel.checker.captures.scope_sites import has_scope
 from capkernel.checker.captures.types import Types, session_classes
+from capkernel.checker.captures.uses import (
+    Piece,
+    SiteKey,
+    globals_of,
+    holds_no_code,
+    read_cell,
+    read_definition,
+    scopes_with_uses,
+)
 from capkernel.checker.captures.values import Frame, Heap, Site, Value, reaches_dead
 from capkernel.checker.subset.report import Report
 from capkernel.checker.typed_cell import TypedCell
@@ -56,6 +65,7 @@ class CaptureSession:
         self._heap = Heap()
         self._mentions: dict[ast.AST, frozenset[str]] = {}
         self._scoped: dict[ast.AST, bool] = {}
+        self._pieces: dict[ast.AST, Piece] = {}
 
     def check(self, cell: TypedCell) -> CaptureVerdict:
         """Judge a typed cell. Changes nothing."""
@@ -76,11 +86,16 @@ class CaptureSession:
         maps = MapCalls(context, self._entries, types, classes, report, plan)
         rules = Rules(context, view, report, plan, maps)
         rules.walk()
-        reached = self._reached(context)
-        for function in reached:
-            plan.add_effects(ast.walk(function.node), function.context)
+        reached, handed = self._reached(context)
+        followed: set[tuple[SiteKey, str]] = set()
         if rules.opens_block or self._is_flow_needed(context, reached):
-            self._follow(facts, report, types, classes)
+            followed = self._follow(facts, report, types, classes)
+        if rules.opens_block or any(self._has_scope(function) for function in reached):
+            rebound = frozenset().union(*(globals_of(function.node) for function in reached))
+            here = read_cell(context, types, rebound)
+            earlier = [self._piece(function) for function in reached]
+            scopes = scopes_with_uses(here, earlier, handed, _overlay(self._entries, facts.entries), types, followed)
+            plan.add_scopes(scopes, here.sinks.union(*(piece.sinks for piece in earlier)))
         refused = any(found.severity == "error" for found in report.found)
         found = sorted(report.found, key=lambda one: (one.span.line, one.span.column))
         return CaptureVerdict(found, NOTHING if refused else plan.plan(), facts)
@@ -111,7 +126,9 @@ class CaptureSession:
 
     # ── the flow of capabilities ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _follow(self, facts: Facts, report: Report, types: Types, classes: dict[str, Class]) -> None:
+    def _follow(
+        self, facts: Facts, report: Report, types: Types, classes: dict[str, Class]
+    ) -> set[tuple[SiteKey, str]]:
         frame = Frame(None, None, dict(self._frame.names), dict(self._frame.lines))
         heap = Heap(self._heap.contents)
         flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)
@@ -125,6 +142,7 @@ class CaptureSession:
                 help="split the cell, and keep what happens inside a block short",
             )
         facts.values, facts.lines, facts.heap = frame.names, frame.lines, heap
+        return flow.followed
 
     def _is_flow_needed(self, context: Context, reached: list[Function | Class]) -> bool:
         """Whether the cell can meet a dead capability, or a function that opens a block."""
@@ -142,9 +160,11 @@ class CaptureSession:
         names = self._names_of(function)
         return [value for name, value in self._frame.names.items() if name in names]
 
-    def _reached(self, context: Context) -> list[Function | Class]:
-        """Functions and classes of earlier cells that the cell can get at: by name, by type, or through a value."""
+    def _reached(self, context: Context) -> tuple[list[Function | Class], set[str]]:
+        """Functions and classes of earlier cells that the cell can get at: by name, by type, or through a value.
+        And the names that stand in such values: what they are may be called at any time."""
         found: dict[ast.AST, Function | Class] = {}
+        handed: set[str] = set()
         todo: list[str] = [node.id for node in context.scopes.standing]
         seen: set[str] = set()
         while todo:
@@ -153,12 +173,20 @@ class CaptureSession:
             if name in seen or entry is None:
                 continue
             seen.add(name)
-            todo.extend(entry.mentions)
+            if isinstance(entry.known, Data) and not holds_no_code(entry, self._types):
+                handed |= entry.mentions
+                todo.extend(entry.mentions)
             for known in self._definitions(entry):
                 if known.node not in found:
                     found[known.node] = known
                     todo.extend(self._names_of(known))
-        return list(found.values())
+        return list(found.values()), handed
+
+    def _piece(self, definition: Function | Class) -> Piece:
+        known = self._pieces.get(definition.node)
+        if known is None:
+            known = self._pieces[definition.node] = read_definition(definition, self._types)
+        return known
 
     def _definitions(self, entry: Entry) -> list[Function | Class]:
         if isinstance(entry.known, (Function, Class)):

@@ -41,6 +41,13 @@ def test_malformed_streams_do_not_pass(content: dict[str, Any]) -> None:
     assert passed("stream", content) == []
 
 
+def test_a_worker_cannot_say_what_a_cell_may_do() -> None:
+    metadata = {"capkernel": {"authority": "may: nothing"}, "image/png": {"capkernel": 1}}
+    for kind in ("display_data", "update_display_data", "execute_result"):
+        (output,) = passed(kind, {"data": {"text/plain": "x", "image/png": PNG}, "metadata": metadata})
+        assert output.content["metadata"] == {}
+
+
 def test_extra_fields_do_not_pass() -> None:
     assert passed("stream", {"name": "stdout", "text": "x", "evil": 1})[0].content == {"name": "stdout", "text": "x"}
     [error] = passed("error", {"ename": "E", "evalue": "v", "traceback": ["t", 5], "evil": 1})

@@ -15,7 +15,7 @@ from capkernel.kernel.firewall import CellOutput, Output
 from capkernel.kernel.pipeline import CellRun, Pipeline
 from capkernel.kernel.supervisor import NotReady
 from capkernel.kernel.worker_process import WorkerDied
-from capkernel.wire.plan import NOTHING, Plan
+from capkernel.wire.plan import NOTHING, MaskSite, Plan, ScopeSite, Use
 from capkernel.wire.worker import Execute, Finished
 
 
@@ -36,6 +36,7 @@ class Parts:
         self.executed: list[Execute] = []
         self.broker = self
         self.not_ready = ""
+        self.no_vault = ""
         self.pipeline: Pipeline | None = None
         self.during_check: Callable[[], None] = lambda: None
 
@@ -43,6 +44,11 @@ class Parts:
         if self.not_ready:
             raise NotReady(self.not_ready)
         return self, self
+
+    async def vault_ready(self) -> None:
+        self.diary.append("wait for the vault")
+        if self.no_vault:
+            raise NotReady(self.no_vault)
 
     async def check(self, cell: int, text: str) -> Any:
         self.diary.append(f"check {text!r}")
@@ -113,6 +119,36 @@ def test_check_open_run_close_commit_and_only_then_the_next_check() -> None:
         "check 'x\\n'", "open", "run 'x\\n'", "close", "commit ('x',) ('y',) False",
     ]  # fmt: skip
     assert replies[0] == {"status": "ok", "user_expressions": {}, "payload": []}
+
+
+MASKED = Plan(masks=(MaskSite(Span(1, 0, 1, 1), "str"),))
+
+
+@pytest.mark.parametrize(("text", "plan"), [("s.map(len)", MASKED), ("list(map(classify, 'ab'))", NOTHING)])
+def test_only_a_cell_that_may_touch_a_secret_waits_for_the_vault(text: str, plan: Plan) -> None:
+    parts = Supervisor()
+    drive(parts, "1 + 1")
+    assert "wait for the vault" not in parts.diary
+    parts = Supervisor()
+    parts.verdict = lambda cell, _text: Accepted(cell, plan)
+    drive(parts, text)
+    assert parts.diary[:3] == [f"check {text + chr(10)!r}", "wait for the vault", "open"]
+    parts = Supervisor()
+    parts.verdict = lambda cell, _text: Accepted(cell, plan)
+    parts.no_vault = "the vault did not start"
+    (reply,), _ = drive(parts, text)
+    assert (reply["ename"], parts.executed) == ("SessionNotReady", [])
+    assert parts.diary[-1] == "discard", "the checker forgets it"
+
+
+def test_the_line_comes_before_the_outputs_and_only_when_there_is_one() -> None:
+    site = ScopeSite("file_system", "data", 1, Span(1, 0, 1, 1), (Use("read", ("a",)),))
+    parts = Supervisor()
+    parts.verdict = lambda cell, _text: Accepted(cell, Plan(scopes=(site,)))
+    _, published = drive(parts, "1")
+    assert [output.content["data"]["text/plain"] for output in published] == ["may: read data/a · nothing else"]
+    assert drive(parts, "1", silent=True)[1] == []
+    assert drive(Supervisor(), "1")[1] == []
 
 
 def test_what_runs_is_what_was_checked() -> None:

@@ -1,0 +1,448 @@
+"""What a cell can do with each block it can open: which verbs, on which paths.
+
+Rule 1: what is not understood widens. A use of a capability whose block is not certain counts for every block in which
+it may run; a call that may use a capability in a way that nobody can read counts as every verb.
+Rule 2: a use is left out for one reason only: it cannot run while the block is open, or its object cannot be a
+capability.
+
+A capability is dead after its block, so what can be done with it stands in the body of the block or in a function that
+runs meanwhile: one that the body calls by name, or one that may run at any time (its name is handed around, it is a
+method, a lambda, a generator, a coroutine).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from mypy.nodes import MypyFile
+from mypy.types import Type
+
+from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, Imported
+from capkernel.checker.captures.scope_sites import SCOPE_KINDS, granting_call, literal_argument
+from capkernel.checker.captures.scopes import Scope
+from capkernel.checker.captures.types import API, Types
+from capkernel.checker.typed_cell import classes_of
+from capkernel.wire.plan import VERBS, ScopeSite, Use, plain_path
+
+VERB_OF: Final = {
+    "children": "list",
+    "exists": "list",
+    "is_directory": "list",
+    "is_classified": "list",
+    "size": "list",
+    "read": "read",
+    "read_bytes": "read",
+    "read_lines": "read",
+    "write": "write",
+    "write_bytes": "write",
+    "append": "write",
+    "mkdir": "write",
+    "read_classified": "read_classified",
+    "read_classified_bytes": "read_classified",
+    "write_classified": "write_classified",
+}
+"""The verb of each member of `FileSystem` and `FileEntry` that asks the broker for something (`api.files`)."""
+
+ANY: Final = "*"
+_MOST_PATHS: Final = 32
+_LONGEST: Final = 1000
+_DEEPEST: Final = 20
+# Functions that get at a member by its name.
+_BY_NAME: Final = frozenset(("operator.attrgetter", "operator.methodcaller", "builtins.getattr", "builtins.hasattr"))
+# Classes above a capability: a value of such a static type may be one.
+_ABOVE: Final = frozenset(("builtins.object", "capkernel.api.files.Capability"))
+
+_BOUNDARIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
+
+SiteKey = tuple[int, int, int]
+"""Cell, line and column of the granting call: also how the flow analysis names a capability."""
+
+
+def key_of(call: ast.Call, context: Context) -> SiteKey:
+    return (context.number, call.lineno, call.col_offset)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One place that may use a capability. `sites`: the blocks it can only be of. `name`: the session's name whose
+    value it is, when that decides whether it is a capability at all."""
+
+    verb: str
+    path: str | None
+    sites: frozenset[SiteKey] | None
+    name: str = ""
+
+
+@dataclass
+class _Unit:
+    """A function, or the body of a block. `loose`: it may run at any time."""
+
+    name: str
+    loose: bool
+    found: list[_Found]
+    calls: frozenset[str]
+
+
+@dataclass
+class _Block:
+    site: ScopeSite
+    key: SiteKey
+    body: _Unit
+
+
+@dataclass
+class Piece:
+    """A cell or a definition of an earlier cell, read once."""
+
+    blocks: list[_Block] = field(default_factory=list)
+    units: list[_Unit] = field(default_factory=list)
+    found: list[_Found] = field(default_factory=list)
+    handed: set[str] = field(default_factory=set)  # names that stand elsewhere than where they are called
+    sinks: set[str] = field(default_factory=set)
+
+
+def read_cell(context: Context, types: Types, rebound: frozenset[str]) -> Piece:
+    """The piece that a whole cell is. `rebound`: names that functions of earlier cells bind through `global`."""
+    return _Reader(context, types, rebound, None).read(context.cell.module)
+
+
+def read_definition(definition: Function | Class, types: Types) -> Piece:
+    """The piece of a definition of an earlier cell. What it means by names of the session is not settled yet."""
+    return _Reader(definition.context, types, frozenset(), definition.node).read(definition.node)
+
+
+def globals_of(node: ast.AST) -> frozenset[str]:
+    return frozenset(name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names)
+
+
+def scopes_with_uses(
+    cell: Piece,
+    earlier: Iterable[Piece],
+    handed: Iterable[str],
+    entries: Mapping[str, Entry],
+    types: Types,
+    followed: Iterable[tuple[SiteKey, str]],
+) -> tuple[ScopeSite, ...]:
+    """Every block of the pieces, with what can be done in it.
+
+    handed: names that stand in values of the session that the cell reads. followed: what the flow analysis saw done
+    with a capability; it sees more than the text where types lie.
+    """
+    pieces = [cell, *earlier]
+    blocks = [block for piece in pieces for block in piece.blocks]
+    if not blocks:
+        return ()
+    loose_names = set(handed).union(*(piece.handed for piece in pieces))
+    by_name: dict[str, list[_Unit]] = {}
+    anytime: list[_Unit] = []
+    for piece in pieces:
+        for unit in piece.units:
+            if unit.loose or unit.name in loose_names:
+                anytime.append(unit)
+            by_name.setdefault(unit.name, []).append(unit)
+    everywhere = _closure(anytime, by_name)
+    certain = [found for piece in pieces for found in piece.found if found.sites is not None]
+    made = []
+    for block in blocks:
+        if block.site.kind != "file_system":
+            made.append(block.site)
+            continue
+        mine = [found for found in certain if found.sites is not None and block.key in found.sites]
+        for unit in _closure([block.body], by_name) + everywhere:
+            mine += [found for found in unit.found if found.sites is None and _may_be(found, entries, types)]
+        uses: dict[str, set[str | None]] = {}
+        for found in mine:
+            for verb in VERBS if found.verb == ANY else (found.verb,):
+                uses.setdefault(verb, set()).add(found.path)
+        for key, verb in followed:
+            # What the text said is more exact, but it may not have said it.
+            if key == block.key:
+                for one in VERBS if verb == ANY else (verb,):
+                    if verb == ANY or one not in uses:
+                        uses.setdefault(one, set()).add(None)
+        made.append(_with_uses(block.site, uses))
+    return tuple(sorted(made, key=lambda site: (site.cell, site.span.line, site.span.column)))
+
+
+def _with_uses(site: ScopeSite, uses: dict[str, set[str | None]]) -> ScopeSite:
+    listed = tuple(Use(verb, _paths(uses[verb])) for verb in VERBS if verb in uses)
+    return ScopeSite(site.kind, site.argument, site.cell, site.span, listed)
+
+
+def _paths(paths: set[str | None]) -> tuple[str, ...] | None:
+    literal = sorted(path for path in paths if path is not None)
+    return None if len(literal) != len(paths) or len(literal) > _MOST_PATHS else tuple(literal)
+
+
+def _closure(start: Iterable[_Unit], by_name: Mapping[str, list[_Unit]]) -> list[_Unit]:
+    """The units and all that they call by name."""
+    found: list[_Unit] = []
+    seen: set[int] = set()
+    todo = list(start)
+    while todo:
+        unit = todo.pop()
+        if id(unit) in seen:
+            continue
+        seen.add(id(unit))
+        found.append(unit)
+        for name in unit.calls:
+            todo.extend(by_name.get(name, ()))
+    return found
+
+
+def _may_be(found: _Found, entries: Mapping[str, Entry], types: Types) -> bool:
+    """Whether what a function reads from a name of the session may be a capability, as the name is now."""
+    if not found.name:
+        return True
+    entry = entries.get(found.name)
+    if entry is None:
+        return True
+    if isinstance(entry.known, (Imported, Function, Class)):
+        return not entry.certain
+    return not _surely_other(entry.known.type, types)
+
+
+def holds_no_code(entry: Entry, types: Types) -> bool:
+    """Whether the value of a name is plain data, so that what it was made with is not in it."""
+    return isinstance(entry.known, Data) and entry.certain and types.is_plain(entry.known.type)
+
+
+def _surely_other(typ: Type | None, types: Types) -> bool:
+    """Whether no value of this type is a capability."""
+    if typ is None:
+        return False
+    if types.is_plain(typ):
+        return True
+    known = list(classes_of(typ))
+    return bool(known) and all(
+        info is not None and not info.is_protocol and info.fullname not in _ABOVE and not info.fullname.startswith(API)
+        for info in known
+    )
+
+
+class _Reader:
+    """Reads one piece of source."""
+
+    def __init__(self, context: Context, types: Types, rebound: frozenset[str], definition: ast.AST | None) -> None:
+        self._context = context
+        self._types = types
+        self._definition = definition
+        self._rebound = rebound
+
+    def read(self, top: ast.AST) -> Piece:
+        piece = Piece()
+        if self._definition is None:
+            self._rebound |= globals_of(top)
+        for node in ast.walk(top):
+            if isinstance(node, (ast.With, ast.AsyncWith)):
+                for item in node.items:
+                    self._block(item, node, piece)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                loose = (
+                    isinstance(node, ast.AsyncFunctionDef)
+                    or bool(node.decorator_list)
+                    or isinstance(self._context.parents.get(node), ast.ClassDef)
+                    or _is_generator(node)
+                )
+                piece.units.append(self._unit(node.name, [node], loose))
+            elif isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ClassDef)):
+                piece.units.append(self._unit("", [node], True))
+            elif isinstance(node, ast.Attribute) and node.attr == "write_classified":
+                piece.sinks.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not self._is_called(node):
+                piece.handed.add(node.id)
+        piece.found = list(self._found(top))
+        return piece
+
+    def _is_called(self, node: ast.Name) -> bool:
+        parent = self._context.parents.get(node)
+        return isinstance(parent, ast.Call) and parent.func is node
+
+    def _block(self, item: ast.withitem, node: ast.With | ast.AsyncWith, piece: Piece) -> None:
+        call = item.context_expr
+        kind = granting_call(call, self._context)
+        if kind is None or not isinstance(call, ast.Call):
+            return
+        span = self._context.cell.span(call)
+        site = ScopeSite(SCOPE_KINDS[kind], literal_argument(call, kind), self._context.number, span)
+        # Later items of the same `with` are evaluated while this block is open, and so is their target.
+        parts: list[ast.AST] = [*node.items, *node.body]
+        piece.blocks.append(_Block(site, key_of(call, self._context), self._unit("", parts, False)))
+
+    def _unit(self, name: str, nodes: list[ast.AST], loose: bool) -> _Unit:
+        calls = {
+            inner.func.id
+            for node in nodes
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+        }
+        return _Unit(name, loose, [found for node in nodes for found in self._found(node)], frozenset(calls))
+
+    # ── uses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _found(self, top: ast.AST) -> Iterator[_Found]:
+        for node in ast.walk(top):
+            if isinstance(node, ast.Attribute):
+                found = self._attribute(node)
+                if found is not None:
+                    yield found
+            elif isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Load) and self._fullname(node) in _BY_NAME:
+                    yield _Found(ANY, None, None)
+            elif isinstance(node, ast.MatchClass):
+                for name in node.kwd_attrs:
+                    if name in VERB_OF:
+                        yield _Found(VERB_OF[name], None, None)
+
+    def _attribute(self, node: ast.Attribute) -> _Found | None:
+        if self._fullname(node) in _BY_NAME:
+            return _Found(ANY, None, None)
+        verb = VERB_OF.get(node.attr)
+        if verb is None or not isinstance(node.ctx, ast.Load):
+            return None
+        sites, path = self._root(node.value, 0)
+        if node.attr in ("read_classified", "write_classified"):
+            path = self._short_form(node, path)
+        if sites is not None:
+            return _Found(verb, path, sites)
+        name = self._session_name(node.value)
+        if not name:
+            resolved = self._context.resolve(node.value)
+            if resolved is not None and isinstance(resolved.symbol, MypyFile):
+                return None
+            if _surely_other(None if resolved is None else resolved.type, self._types):
+                return None
+        return _Found(verb, path, None, name)
+
+    def _fullname(self, node: ast.Name | ast.Attribute) -> str:
+        resolved = self._context.resolve(node)
+        return "" if resolved is None else resolved.fullname
+
+    def _short_form(self, node: ast.Attribute, path: str | None) -> str | None:
+        """`fs.read_classified(path)` and `fs.access(path).read_classified()` are the same; of others, any path."""
+        call = self._context.parents.get(node)
+        if isinstance(node.value, ast.Call):
+            return path
+        if not isinstance(call, ast.Call) or call.func is not node or not call.args:
+            return None
+        typ = self._context.type_of(node.value)
+        owners = [] if typ is None else list(classes_of(typ))
+        if [None if owner is None else owner.name for owner in owners] != ["FileSystem"]:
+            return None
+        return _literal(call.args[0])
+
+    def _session_name(self, node: ast.expr) -> str:
+        """The name of the session that a function of an earlier cell reads here; its type is not the one of then."""
+        if self._definition is None or not isinstance(node, ast.Name):
+            return ""
+        owner = self._context.scopes.owner(node)
+        return node.id if owner is None or owner.kind == "module" else ""
+
+    # ── which block it is of ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _root(self, node: ast.expr, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
+        """The blocks that the value of `node` can only come from (None: not certain), and its path if it is literal."""
+        if depth > _DEEPEST:
+            return None, None
+        if isinstance(node, ast.Name):
+            return self._root_of_name(node, depth)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "access":
+            sites, _ = self._root(node.func.value, depth + 1)
+            return sites, _literal(node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        if isinstance(node, ast.Subscript):
+            base = node.value
+            if isinstance(base, ast.Attribute) and base.attr == "children":
+                return self._root(base.value, depth + 1)[0], None
+        return None, None
+
+    def _root_of_name(self, node: ast.Name, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
+        scopes = self._context.scopes
+        owner = scopes.owner(node) if node in scopes.standing else None
+        if owner is None or owner.kind not in ("module", "function", "comprehension"):
+            return None, None
+        if owner.kind == "module" and (self._definition is not None or node.id in self._rebound):
+            return None, None
+        if any(node.id in inner.nonlocals for inner in owner.walk()):
+            return None, None
+        inside = self._around(node, owner)
+        if inside is not None:
+            return frozenset((inside,)), "."
+        sites: set[SiteKey] = set()
+        paths: set[str | None] = set()
+        for binding in owner.bindings.get(node.id, ()):
+            if binding.how == "del":
+                continue
+            if binding.how != "assignment":
+                return None, None
+            if binding.value is not None:
+                found, path = self._root(binding.value, depth + 1)
+            else:
+                found, path = self._root_of_target(binding.node, depth)
+            if found is None:
+                return None, None
+            sites |= found
+            paths.add(path)
+        if not sites:
+            return None, None
+        return frozenset(sites), paths.pop() if len(paths) == 1 else None
+
+    def _around(self, node: ast.Name, owner: Scope) -> SiteKey | None:
+        """The block around `node` whose capability the name is: the one that binds it, when nothing inside does again
+        and no function stands between."""
+        bound = {binding.node for binding in owner.bindings.get(node.id, ())}
+        child: ast.AST = node
+        current = self._context.parents.get(node)
+        while current is not None and not isinstance(current, _BOUNDARIES):
+            if isinstance(current, (ast.With, ast.AsyncWith)) and child in current.body:
+                if any(inner in bound for statement in current.body for inner in ast.walk(statement)):
+                    return None
+                mine = [item.context_expr for item in current.items if item.optional_vars in bound]
+                if mine:
+                    call = mine[0]
+                    if len(mine) > 1 or not isinstance(call, ast.Call) or not granting_call(call, self._context):
+                        return None
+                    return key_of(call, self._context)
+            child, current = current, self._context.parents.get(current)
+        return None
+
+    def _root_of_target(self, target: ast.AST, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
+        parent = self._context.parents.get(target)
+        if isinstance(parent, ast.withitem) and parent.optional_vars is target:
+            call = parent.context_expr
+            if isinstance(call, ast.Call) and granting_call(call, self._context) is not None:
+                return frozenset((key_of(call, self._context),)), "."
+            return None, None
+        if isinstance(parent, (ast.For, ast.comprehension)) and parent.target is target:
+            iterated = parent.iter
+            if isinstance(iterated, ast.Attribute) and iterated.attr == "children":
+                return self._root(iterated.value, depth + 1)[0], None
+        return None, None
+
+
+def _literal(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return None
+    text = node.value
+    # An absolute path is relative to an absolute root, which only the broker knows how to read.
+    return None if text.startswith("/") or len(text) > _LONGEST else plain_path(text)
+
+
+def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(node))
+
+
+__all__ = [
+    "ANY",
+    "VERB_OF",
+    "Piece",
+    "SiteKey",
+    "globals_of",
+    "holds_no_code",
+    "key_of",
+    "read_cell",
+    "read_definition",
+    "scopes_with_uses",
+]
