@@ -18,7 +18,6 @@ from capkernel.checker.protocol import (
     Accepted,
     Check,
     Commit,
-    Committed,
     Discard,
     FromChecker,
     Progress,
@@ -26,6 +25,7 @@ from capkernel.checker.protocol import (
     Started,
     ToChecker,
 )
+from capkernel.checker.turns import Turns
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
@@ -97,15 +97,12 @@ class CheckerClient:
             except TimeoutError:
                 self._lose()
                 return _no_verdict(cell, "too-much-work", f"checking this cell took longer than {self._wall:g} s")
-            except _LOST:
+            except _LOST as problem:
                 self._lose()
-                return _no_verdict(cell, "checker-unavailable", "the checker ended before it answered")
+                return _no_verdict(cell, "checker-unavailable", _how(problem))
             except asyncio.CancelledError:
                 self._lose()  # its answer would be taken for the next one's
                 raise
-            if answer.cell != cell:
-                self._lose()
-                return _no_verdict(cell, "checker-unavailable", "the checker answered about another cell")
             if isinstance(answer, Accepted):
                 self._pending[cell] = text
             return answer
@@ -141,17 +138,14 @@ class CheckerClient:
     async def _ask(self, message: Check, kinds: tuple[type[Accepted], type[Rejected]]) -> Accepted | Rejected:
         link = await self._alive()
         answer = await link.ask(message, self._wall)
-        if not isinstance(answer, kinds):
-            raise RemoteProtocolError(f"{type(answer).__name__} is no verdict")
+        assert isinstance(answer, kinds)  # see `turns`
         return answer
 
     async def _tell(self, message: Commit | Discard) -> None:
         # It is recorded already: a process that does not hear it hears it in the replay.
         try:
             if self._link is not None:
-                answer = await self._link.ask(message, self._wall)
-                if not isinstance(answer, Committed) or answer.cell != message.cell:
-                    raise RemoteProtocolError("not the answer to this message")
+                await self._link.ask(message, self._wall)
         except (TimeoutError, *_LOST):
             self._lose()
         except asyncio.CancelledError:
@@ -232,9 +226,7 @@ class CheckerClient:
                     if isinstance(message, Started):
                         self._link = link
                         return message
-                    if not isinstance(message, Progress):
-                        raise RemoteProtocolError(f"{type(message).__name__} before Started")
-                    if self._progress is not None:
+                    if isinstance(message, Progress) and self._progress is not None:
                         self._progress(message.line)
         except (TimeoutError, OSError, EOFError, RemoteProtocolError) as problem:
             await link.close()
@@ -261,7 +253,8 @@ class _Link:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._frames: FrameReader[FromChecker] = FrameReader(FromChecker)
+        self._frames: FrameReader[FromChecker] = FrameReader(FromChecker, max_blob=0)
+        self._turns = Turns()
         self._ready: list[FromChecker] = []
 
     @classmethod
@@ -273,7 +266,14 @@ class _Link:
     async def ask(self, message: ToChecker, seconds: float) -> FromChecker:
         """Send, and wait for the answer. Raises TimeoutError, EOFError, OSError, RemoteProtocolError."""
         async with asyncio.timeout(seconds):
-            self._writer.write(encode(message))
+            frame = encode(message)
+            if self._ready:
+                raise RemoteProtocolError("the checker spoke without being asked")
+            try:
+                self._turns.sending(message)
+            except LocalProtocolError as problem:  # whoever is wrong, this link is finished
+                raise RemoteProtocolError(str(problem)) from None
+            self._writer.write(frame)
             await self._writer.drain()
             return await self.receive()
 
@@ -284,7 +284,9 @@ class _Link:
                 raise EOFError("the checker closed the link")
             self._frames.feed(data)
             self._ready.extend(message for message, _blob in self._frames.frames())
-        return self._ready.pop(0)
+        message = self._ready.pop(0)
+        self._turns.received(message)
+        return message
 
     def is_dead(self) -> bool:
         return self._process.poll() is not None
@@ -301,6 +303,14 @@ class _Link:
         while self._process.poll() is None and waited < _REAP_SECONDS:
             await asyncio.sleep(0.01)
             waited += 0.01
+
+
+def _how(problem: Exception) -> str:
+    if isinstance(problem, RemoteProtocolError):
+        return f"the checker broke the protocol ({problem}) and was ended"
+    if isinstance(problem, CheckerUnavailable):
+        return str(problem)
+    return "the checker ended before it answered"
 
 
 def _no_verdict(cell: int, code: str, message: str) -> Rejected:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from capkernel.wire.types import ANY, TypeNode
+
 
 class CodeKey(msgspec.Struct, frozen=True, array_like=True):
     """Identity of a code object of a cell, computed alike by the checker and by the worker (`wire.codekey`)."""
@@ -43,6 +45,7 @@ class FreeName(msgspec.Struct, frozen=True):
     kind: str  # "data" (sent by value at the call) | "module" | "table" | "function" | "api" | "classified"
     target: str = ""  # module: "numpy"; table/api: the qualified name, e.g. "json.loads"
     function: CodeKey | None = None  # kind "function": another entry of the plan's `pure`
+    type: TypeNode = ANY  # kind "data": what the value at the call must be
 
 
 class PureFunction(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from mypy.nodes import TypeInfo
 from mypy.types import Type
 
+from capkernel.checker.captures.described import described
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View, is_module
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.scopes import FunctionNode, Scope, parameters_of
@@ -37,6 +38,7 @@ from capkernel.checker.captures.types import (
 )
 from capkernel.checker.tables import pure
 from capkernel.wire.plan import FreeName
+from capkernel.wire.types import union
 
 MUTATING = frozenset(
     (
@@ -292,9 +294,10 @@ class _Walk:
             # A function of an earlier cell reads what the name is now; both must be plain.
             current = known.type if entry.cell != self.context.number and entry.cell > self.context.number else seen
             typ = current if not self.purity.types.is_plain(current) else seen
-            self._data(node, typ, _origin(entry))
+            self._data(node, typ, _origin(entry), known.type)
 
-    def _data(self, node: ast.Name, typ: Type | None, origin: str) -> None:
+    def _data(self, node: ast.Name, typ: Type | None, origin: str, bound: Type | None = None) -> None:
+        """`bound`: the type of the session's name, when it is one; what is read may be narrowed."""
         if is_classified(typ):
             self.free[node.id] = FreeName(node.id, "classified")
             return
@@ -303,7 +306,11 @@ class _Walk:
             return
         for info in session_classes(typ):
             self._reach_info(node, info)
-        self.free[node.id] = FreeName(node.id, "data")
+        types = [described(typ)] if bound is None else [described(typ), described(bound)]
+        before = self.free.get(node.id)
+        if before is not None and before.kind == "data":
+            types.append(before.type)
+        self.free[node.id] = FreeName(node.id, "data", type=union(types))
 
     def _library(self, node: ast.Name) -> None:
         path = path_of(node, self.context, self.purity.view)
