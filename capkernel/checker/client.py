@@ -31,6 +31,7 @@ from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
 
 _READ = 65536
+START_SECONDS = 180.0  # the first start on a machine reads the types of the libraries
 _HELP = {"too-much-work": "split the cell, or name its parts", "checker-unavailable": "run the cell again"}
 _REAP_SECONDS = 2.0
 
@@ -61,7 +62,7 @@ class CheckerClient:
         *,
         profile: str,
         wall_seconds: float = 5.0,
-        start_seconds: float = 180.0,
+        start_seconds: float | None = None,
         memory_mb: int = 4096,
         cache_directory: Path | None = None,
         progress: Callable[[str], None] | None = None,
@@ -69,7 +70,7 @@ class CheckerClient:
         self._spawn = spawn
         self._profile = profile
         self._wall = wall_seconds
-        self._start_seconds = start_seconds
+        self._start_seconds = START_SECONDS if start_seconds is None else start_seconds
         self._memory_mb = memory_mb
         self._cache_directory = cache_directory
         self._progress = progress
