@@ -34,6 +34,8 @@ _READ = 65536
 START_SECONDS = 180.0  # the first start on a machine reads the types of the libraries
 _HELP = {"too-much-work": "split the cell, or name its parts", "checker-unavailable": "run the cell again"}
 _REAP_SECONDS = 2.0
+_RECYCLE_AFTER = 5000  # checks: each leaves a little in mypy's memory, a refusal most of all (10 KB)
+_IDLE_SECONDS = 3.0
 
 
 class Process(Protocol):
@@ -66,6 +68,7 @@ class CheckerClient:
         memory_mb: int = 4096,
         cache_directory: Path | None = None,
         progress: Callable[[str], None] | None = None,
+        recycle_after: int = _RECYCLE_AFTER,
     ) -> None:
         self._spawn = spawn
         self._profile = profile
@@ -81,6 +84,9 @@ class CheckerClient:
         self._lock = asyncio.Lock()
         self._restarting: asyncio.Task[None] | None = None
         self._closed = False
+        self._recycle_after = recycle_after
+        self._checks = 0  # that this process has answered
+        self._recycling: asyncio.TimerHandle | None = None
 
     async def start(self) -> Started:
         """Start the process. Raises CheckerUnavailable when it does not get ready."""
@@ -91,6 +97,7 @@ class CheckerClient:
         """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected."""
         async with self._lock:
             self._pending.pop(cell, None)
+            self._checks += 1
             try:
                 answer = await self._ask(Check(cell, text), (Accepted, Rejected))
             except LocalProtocolError:
@@ -106,6 +113,7 @@ class CheckerClient:
                 raise
             if isinstance(answer, Accepted):
                 self._pending[cell] = text
+            self._recycle_when_idle()
             return answer
 
     async def commit(
@@ -116,6 +124,7 @@ class CheckerClient:
             message = Commit(cell, bound, deleted, raised)
             self._history.append((self._pending.pop(cell), message))
             await self._tell(message)
+            self._recycle_when_idle()
 
     async def discard(self, cell: int) -> None:
         """The accepted cell did not run. One that was never accepted is fine."""
@@ -126,6 +135,8 @@ class CheckerClient:
     async def close(self) -> None:
         """End the process."""
         self._closed = True
+        if self._recycling is not None:
+            self._recycling.cancel()
         if self._restarting is not None:
             self._restarting.cancel()
             await asyncio.gather(self._restarting, return_exceptions=True)
@@ -152,6 +163,18 @@ class CheckerClient:
         except asyncio.CancelledError:
             self._lose()
             raise
+
+    def _recycle_when_idle(self) -> None:
+        """A process that has checked much is replaced while nobody waits for it."""
+        if self._recycling is not None:
+            self._recycling.cancel()
+            self._recycling = None
+        if self._checks >= self._recycle_after:
+            self._recycling = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._recycle)
+
+    def _recycle(self) -> None:
+        if not self._lock.locked() and not self._pending and self._link is not None:
+            self._lose()
 
     async def _alive(self) -> _Link:
         await self._restarted()
@@ -219,6 +242,7 @@ class CheckerClient:
         except BaseException:
             mine.close()
             raise
+        self._checks = 0
         link = await _Link.over(process, mine)
         try:
             async with asyncio.timeout(self._start_seconds):
