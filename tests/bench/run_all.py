@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "docs" / "performance.md"
-NAMES = ("check", "execute", "map")
+NAMES = ("check", "execute", "map", "soak")
 PEERS = ("ipykernel", "IPython", "mypy", "numpy", "pandas")
 
 
