@@ -28,6 +28,7 @@ from capkernel.broker.files import FileEffects, in_words_of_cell
 from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
+from capkernel.broker.ledger import Ledger
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
 from capkernel.broker.threads import in_background, run_whole
@@ -94,6 +95,7 @@ class Broker:
         self._table: HandleTable[Target] = HandleTable()
         self._functions = FunctionRegistry()
         self._secrets = ClassifiedHandles()
+        self.ledger = Ledger()
         self._cell: _Cell | None = None
         self._running = 0  # effects that are being done, of whatever cell
         self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
@@ -139,6 +141,14 @@ class Broker:
         await self._sink.settle(SETTLE_SECONDS, GIVE_UP_SECONDS)
         closing = asyncio.ensure_future(run_whole(self._audit.close))
         await asyncio.wait({closing}, timeout=GIVE_UP_SECONDS)
+
+    def live(self) -> tuple[int | None, tuple[str, ...], int]:
+        """For the person: the running cell or None, what its plan lets it ask for, how many handles it holds now."""
+        cell = self._cell
+        if cell is None:
+            return None, (), 0
+        asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
+        return cell.number, (*asks, *cell.plan.sinks), len(self._table)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -256,6 +266,7 @@ class Broker:
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
+            self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
             return handle
         finally:
             os.close(fd)
@@ -298,9 +309,11 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         if isinstance(message, Classify):
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
+            self.ledger.classified(message.new, cell.number, message.label, blob)
         elif isinstance(message, ZipClassified):
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
+                self.ledger.zipped(message.new, cell.number, message.left, message.right)
             else:
                 self._poison(message.new)
         else:
@@ -312,6 +325,7 @@ class Broker:
                 if bundle.functions:
                     require_types(bundle, blob)
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
+                self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
 
     def _poison(self, handle: str) -> None:
         # No function, and a source that nobody knows: poison twice over.

@@ -25,6 +25,8 @@ from capkernel.wire.vault import (
     FromRunner,
     KeeperReady,
     NewRunner,
+    Reveal,
+    Revealed,
     RunnerLost,
     RunnerReady,
     Settle,
@@ -50,7 +52,13 @@ from capkernel.wire.worker import (
 
 _REQUESTS: Final = (Execute, Complete, Inspect, Evaluate)
 _RUNS_CODE: Final = (Execute, Evaluate)
-_ANSWERS: Final[dict[type, type]] = {Write: Written, Describe: Described, Count: Status, Settle: Settled}
+_ANSWERS: Final[dict[type, type]] = {
+    Write: Written,
+    Describe: Described,
+    Reveal: Revealed,
+    Count: Status,
+    Settle: Settled,
+}
 
 
 class WorkerLink:
@@ -126,7 +134,7 @@ class KeeperLink:
             if message.generation <= self._generation:
                 raise LocalProtocolError("a runner of an earlier generation")
             self._generation = message.generation
-        elif isinstance(message, Write | Describe | Count | Settle):
+        elif isinstance(message, Write | Describe | Reveal | Count | Settle):
             if message.ticket in self._tickets:
                 raise LocalProtocolError("a ticket that is in use")
             self._tickets[message.ticket] = _ANSWERS[type(message)]

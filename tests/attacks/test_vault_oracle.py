@@ -52,7 +52,7 @@ CELLS = [
     "    other = fs.access('.env').read_classified()\nprint(s, other)",
     *[
         f"def act(text):\n    return ({action}) if text.startswith('1') else 'tiny'\nr{number} = s.map(act)\n"
-        f"t{number} = r{number}.map(len)\nprint(r{number}, t{number}, repr(r{number}.zip(s)) if hasattr(s, 'zip') else '')"
+        f"t{number} = r{number}.map(len)\nprint(r{number}, t{number}, repr(r{number}.zip(s)) if hasattr(s, 'zip') else '')"  # noqa: E501
         for number, action in enumerate(BEHAVIOURS.values())
     ],
     # Sinks: names are taken alike, also for what is poison, and the second write to a name ends alike.
@@ -61,7 +61,7 @@ CELLS = [
     "        for again in range(2):\n"
     "            file = fs.access(f'secrets/out-{n}.txt')\n            file.write_classified(value)\n"
     "            print(n, file.exists, file.is_classified)\n"
-    "            try:\n                print(file.size)\n            except Exception as problem:\n                print(problem)",
+    "            try:\n                print(file.size)\n            except Exception as problem:\n                print(problem)",  # noqa: E501
     "other.map(lambda t: t.upper())\nkept = 41",
     "print(kept + 1, other, [r0, t0])",
 ]
@@ -121,8 +121,17 @@ class Trace:
             self.lines.append(normal({"cell": number, name: text}) if text else f"{number}: no {name}")
         others = [message for message in ran.messages if message["msg_type"] != "stream"]
         for message in (*others, {"msg_type": "execute_reply", "content": ran.reply, "metadata": {}}):
-            self.lines.append(normal({"cell": number, "kind": message["msg_type"], "content": message["content"],
-                                      "metadata": message["metadata"], "buffers": len(message.get("buffers", []))}))
+            self.lines.append(
+                normal(
+                    {
+                        "cell": number,
+                        "kind": message["msg_type"],
+                        "content": message["content"],
+                        "metadata": message["metadata"],
+                        "buffers": len(message.get("buffers", [])),
+                    }
+                )
+            )
 
     def _late(self, kernel: LiveKernel) -> list[str]:
         """What is still said when all is done: nothing."""

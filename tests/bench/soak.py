@@ -2,7 +2,7 @@
 
 Keys: `mb_per_1000_cells`, `mb_per_1000_refusals` (kernel, worker, checker and vault together), and each process's part of
 both. A program only: how much is too much is for a person to say.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def cell(number: int) -> str:
-    return f"v{number % 50} = [n * {number} for n in range(10)]\ndef f{number % 50}(x: int) -> int:\n    return x + {number}\nlen(v{number % 50})"
+    return f"v{number % 50} = [n * {number} for n in range(10)]\ndef f{number % 50}(x: int) -> int:\n    return x + {number}\nlen(v{number % 50})"  # noqa: E501
 
 
 def refusal(number: int) -> str:

@@ -3,7 +3,7 @@
 The worker is the real one, in a kernel that leaves the checker out, so that a cell can write to its link. Checker,
 keeper and runner do not let anyone write to theirs; there the descriptor is taken over from outside, with the right of
 this process to do that to its own children (`pidfd_getfd`), and the bytes are put into the stream as if they had sent them.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -79,7 +79,11 @@ OTHERS = [
     ("capkernel.vault.keeper_main", encode(KeeperReady("{}"))), ("capkernel.vault.keeper_main", encode(Settled(999))),
     ("capkernel.vault.runner_main", encode(RunnerReady("{}"))), ("capkernel.vault.runner_main", encode(Ended(5))),
 ]  # fmt: skip
-OTHERS += [(module, data) for module in dict.fromkeys(module for module, _ in OTHERS) for data in (GARBAGE, HUGE, GARBAGE * 1500)]
+OTHERS += [
+    (module, data)
+    for module in dict.fromkeys(module for module, _ in OTHERS)
+    for data in (GARBAGE, HUGE, GARBAGE * 1500)
+]
 
 
 @pytest.mark.timeout(300)

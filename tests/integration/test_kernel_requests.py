@@ -31,7 +31,7 @@ REFUSED = [
     "apply_request", "abort_request", "clear_request", "made_up_request", "a" * 90 + "_request",
 ]  # fmt: skip
 SILENT = [
-    "comm_open", "comm_msg", "comm_close", "input_reply", "execute_reply", "status", "stream", "", "x" * 5000, "_request " * 3,
+    "comm_open", "comm_msg", "comm_close", "input_reply", "execute_reply", "status", "stream", "", "x" * 5000, "_request " * 3,  # noqa: E501
 ]  # fmt: skip
 ODD: list[Any] = [None, 5, -1, 10**30, 1.5, True, [], ["x"], {}, {"a": 1}, "x"]
 FIELDS = {
@@ -39,7 +39,18 @@ FIELDS = {
     "complete_request": ["code", "cursor_pos"],
     "inspect_request": ["code", "cursor_pos", "detail_level", "omit_sections"],
     "is_complete_request": ["code"],
-    "history_request": ["hist_access_type", "output", "raw", "session", "start", "stop", "n", "pattern", "unique", "zz"],
+    "history_request": [
+        "hist_access_type",
+        "output",
+        "raw",
+        "session",
+        "start",
+        "stop",
+        "n",
+        "pattern",
+        "unique",
+        "zz",
+    ],
     "comm_info_request": ["target_name"],
     "shutdown_request": ["restart"],
 }
@@ -80,8 +91,7 @@ def ask(
         except Empty:
             return reply
         if found["parent_header"].get("msg_id") == message["msg_id"]:
-            reply = found
-            return reply
+            return found
 
 
 def usable(kernel: LiveKernel, worker: int) -> None:
@@ -139,13 +149,17 @@ def test_malformed_content_is_an_error_and_reaches_nobody(kernel: LiveKernel, ki
             contents.append(without)
         contents += [good | {field: odd} for odd in ODD]
     if kind == "shutdown_request":  # well-formed, it would do what it says
-        contents = [content for content in contents if not (isinstance(content, dict) and content.get("restart") is True)]
+        contents = [
+            content for content in contents if not (isinstance(content, dict) and content.get("restart") is True)
+        ]
     for content in contents:
         reply = ask(kernel, channel, kind, content)
         assert reply is not None, content
         assert reply["msg_type"] == kind.replace("request", "reply")
         bad = not isinstance(content, dict) or any(
-            name in FIELDS.get(kind, []) and name not in content for name in good if name in ("code", "cursor_pos", "restart")
+            name in FIELDS.get(kind, []) and name not in content
+            for name in good
+            if name in ("code", "cursor_pos", "restart")
         )
         if channel == "control" and kind not in ON_CONTROL:
             assert reply["content"]["ename"] == "NotSupported", content

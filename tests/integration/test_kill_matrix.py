@@ -7,7 +7,6 @@ what was lost was told; at the end nothing is left.
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -40,10 +39,10 @@ WHEN = {
     "cell": "print('begun')\nfor i in range(30_000_000): pass",
     "check": "\n".join(f"def f{n}(x: int) -> list[int]:\n    return [x + {n} for _ in range(x)]" for n in range(1500)),
     "effect": (
-        "print('begun')\nwith request_file_system('data') as fs:\n    for _ in range(3):\n        fs.access('a.txt').read()"
+        "print('begun')\nwith request_file_system('data') as fs:\n    for _ in range(3):\n        fs.access('a.txt').read()"  # noqa: E501
     ),
     "map": (
-        "print('begun')\ndef slow(s: str) -> int:\n    n = 0\n    for i in range(30_000_000):\n        n += i\n    return n\n"
+        "print('begun')\ndef slow(s: str) -> int:\n    n = 0\n    for i in range(30_000_000):\n        n += i\n    return n\n"  # noqa: E501
         "long = secret.map(slow)\nfor i in range(20_000_000): pass"
     ),
 }
@@ -67,7 +66,9 @@ def prepared(kernel: UncheckedKernel) -> int:
     """A session with a secret, written to a file of its own. Returns a fresh number."""
     prepared.number += 1  # type: ignore[attr-defined]
     number: int = prepared.number  # type: ignore[attr-defined]
-    ran = patient(kernel, "with request_file_system('.') as fs:\n    secret = fs.access('.env').read_classified()\nkept = 7")
+    ran = patient(
+        kernel, "with request_file_system('.') as fs:\n    secret = fs.access('.env').read_classified()\nkept = 7"
+    )
     assert ran.ok, ran.everything
     return number
 
@@ -156,7 +157,7 @@ def secret_is_written(kernel: UncheckedKernel, name: str) -> bool:
     """Whether `secret` still is what it was: in a file that only the vault fills."""
     ran = patient(
         kernel,
-        f"with request_file_system('.') as fs:\n    fs.access('secrets/{name}').write_classified(secret.map(str.upper))",
+        f"with request_file_system('.') as fs:\n    fs.access('secrets/{name}').write_classified(secret.map(str.upper))",  # noqa: E501
     )
     assert ran.ok, ran.everything
     base = Path(kernel.client_base)  # type: ignore[attr-defined]

@@ -67,7 +67,9 @@ def test_a_stuck_effect_holds_nothing_but_its_cell(project: Path, policy: Path) 
             assert replied(kernel, request, 5)["ename"] == "KeyboardInterrupt"
             assert time.monotonic() - began < 3
         assert kernel.run("20 + 1", seconds=10).text == "21"
-        ran = kernel.run("with request_file_system('data') as fs:\n    found = fs.access('a.txt').exists\nfound", seconds=10)
+        ran = kernel.run(
+            "with request_file_system('data') as fs:\n    found = fs.access('a.txt').exists\nfound", seconds=10
+        )
         assert ran.text == "True"
         asked = kernel.client.execute("input('still? ')", allow_stdin=True)
         assert kernel.client.get_stdin_msg(timeout=5)["content"]["prompt"] == "still? "

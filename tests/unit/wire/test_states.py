@@ -65,10 +65,10 @@ KEEPER = [
     [(">", BEGIN), ("<", Settled(1))], [(">", BEGIN), ("<", RunnerReady("{}", 1))],
     [(">", BEGIN), ("<", KEPT), ("<", RunnerReady("{}", 1))], [(">", BEGIN), ("<", KEPT), ("<", RunnerLost(1))],
     [(">", BEGIN), ("<", KEPT), (">", RUNNER), ("<", RunnerReady("{}", 1)), ("<", RunnerReady("{}", 1))],
-    [(">", BEGIN), ("<", KEPT), (">", RUNNER), ("<", RunnerReady("{}", 2))], [(">", BEGIN), (">", RUNNER), (">", RUNNER)],
+    [(">", BEGIN), ("<", KEPT), (">", RUNNER), ("<", RunnerReady("{}", 2))], [(">", BEGIN), (">", RUNNER), (">", RUNNER)],  # noqa: E501
     [(">", BEGIN), ("<", KEPT), ("<", Settled(1))], [(">", BEGIN), ("<", KEPT), (">", Count(1)), ("<", Settled(1))],
     [(">", BEGIN), ("<", KEPT), (">", Count(1)), ("<", STATUS), ("<", STATUS)],
-    [(">", BEGIN), (">", Settle(1)), (">", Count(1))], [(">", BEGIN), ("<", KEPT), (">", Write(1, "h", 1)), ("<", STATUS)],
+    [(">", BEGIN), (">", Settle(1)), (">", Count(1))], [(">", BEGIN), ("<", KEPT), (">", Write(1, "h", 1)), ("<", STATUS)],  # noqa: E501
     [(">", BEGIN), ("<", KEPT), (">", Describe(1, "h")), ("<", Written(1, "poison"))],
     [(">", BEGIN), ("<", KEPT), (">", Describe(2, "h")), ("<", Described(1, "unknown"))],
 ]  # fmt: skip
@@ -84,7 +84,7 @@ CHECKER = [
 RUNNER_END = [
     [("<", Ended(1))], [(">", 1)], [("<", RunnerReady("{}")), ("<", RunnerReady("{}"))],
     [("<", RunnerReady("{}")), ("<", Ended(1))], [("<", RunnerReady("{}")), (">", 1), ("<", Ended(2))],
-    [("<", RunnerReady("{}")), (">", 1), (">", 2)], [("<", RunnerReady("{}")), (">", 1), ("<", Ended(1)), ("<", Ended(1))],
+    [("<", RunnerReady("{}")), (">", 1), (">", 2)], [("<", RunnerReady("{}")), (">", 1), ("<", Ended(1)), ("<", Ended(1))],  # noqa: E501
 ]  # fmt: skip
 ALL = [
     (kind, steps)
@@ -111,16 +111,16 @@ def test_out_of_turn(kind: type, steps: list[tuple[str, Any]]) -> None:
 
 def test_lawful_orders() -> None:
     play(WorkerLink(), [
-        ("<", READY), ("<", Published(9, "stream", {})), ("<", Classify("a")), (">", Complete(1, "x", 1)), (">", Execute(2, 1, "x", "x")),
-        ("<", CALL), ("<", Call(2, CloseScope("h"))), ("<", Finished(1, {})), (">", CallResult(2)), ("<", InputRequest(2, "")),
-        (">", InputReply(2, "x")), ("<", Finished(2, {})), (">", CallResult(1)), ("<", CALL), (">", Evaluate(3, 2, "x")),
+        ("<", READY), ("<", Published(9, "stream", {})), ("<", Classify("a")), (">", Complete(1, "x", 1)), (">", Execute(2, 1, "x", "x")),  # noqa: E501
+        ("<", CALL), ("<", Call(2, CloseScope("h"))), ("<", Finished(1, {})), (">", CallResult(2)), ("<", InputRequest(2, "")),  # noqa: E501
+        (">", InputReply(2, "x")), ("<", Finished(2, {})), (">", CallResult(1)), ("<", CALL), (">", Evaluate(3, 2, "x")),  # noqa: E501
         (">", Shutdown()),
     ])  # fmt: skip
     play(KeeperLink(), [
-        (">", BEGIN), (">", Describe(1, "0")), ("<", KEPT), (">", RUNNER), ("<", Described(1, "unknown")), ("<", RunnerLost(1)),
+        (">", BEGIN), (">", Describe(1, "0")), ("<", KEPT), (">", RUNNER), ("<", Described(1, "unknown")), ("<", RunnerLost(1)),  # noqa: E501
         (">", NewRunner(2)), ("<", RunnerLost(1)), ("<", RunnerReady("{}", 2)), (">", Settle(2)), ("<", Settled(2)),
     ])  # fmt: skip
     play(Turns(), [
-        ("<", Progress("x")), ("<", Started("", 0)), (">", Check(1, "x")), ("<", Accepted(1, NOTHING)), (">", Commit(1, ())),
+        ("<", Progress("x")), ("<", Started("", 0)), (">", Check(1, "x")), ("<", Accepted(1, NOTHING)), (">", Commit(1, ())),  # noqa: E501
         ("<", Committed(1)),
     ])  # fmt: skip
