@@ -293,7 +293,7 @@ def _execute(cell: CellRun, verdict: Accepted) -> Execute:
 
 def failure(name: str, value: str) -> dict[str, Any]:
     """The error of one expression, as the protocol has it."""
-    return {"status": "error", **clean_error({"ename": name, "evalue": value, "traceback": [f"{name}: {value}"]})}
+    return {"status": "error", **clean_error({"evalue": value, "traceback": [f"{name}: {value}"]}), "ename": name}
 
 
 def _evaluated(content: dict[str, Any]) -> dict[str, Any]:

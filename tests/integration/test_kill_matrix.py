@@ -183,7 +183,7 @@ def test_worker(kernel: UncheckedKernel, way: str, when: str) -> None:
     number = prepared(kernel)
     during = struck(kernel, "worker", way, when)
     seen = told(kernel, during, "the worker process ended")
-    assert "kept" in seen
+    assert "kept" in seen or " more" in seen  # of very many names the first are told
     assert "lost" in seen
     if during is not None:
         assert during.reply["status"] == "error"
