@@ -16,11 +16,12 @@ import os
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
+from capkernel.broker.captured import require_types
 from capkernel.broker.classified_files import ClassifiedFiles
 from capkernel.broker.classified_handles import ClassifiedHandles
 from capkernel.broker.failures import EffectError, denied, revoked
@@ -31,13 +32,14 @@ from capkernel.broker.identity import ClassifiedIndex
 from capkernel.broker.ledger import Ledger
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
-from capkernel.broker.threads import run_whole
+from capkernel.broker.threads import in_background, run_whole
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
 from capkernel.wire import values
 from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
+from capkernel.wire.types import Mismatch
 from capkernel.wire.worker import (
     Call,
     CallResult,
@@ -50,9 +52,11 @@ from capkernel.wire.worker import (
     ZipClassified,
 )
 
-PARALLEL_EFFECTS: Final = 4
-MAX_WAITING: Final = 64
+PARALLEL_EFFECTS: Final = 4  # of one cell
+MAX_WAITING: Final = 64  # of one cell
+MAX_RUNNING: Final = 32  # of the session: effects of earlier cells may still hang in a file system
 SETTLE_SECONDS: Final = 5.0
+GIVE_UP_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
 _NO_DATA: Final = values.encode({})
@@ -61,10 +65,12 @@ _METHOD = re.compile(r"[a-z_]{1,40}")
 Target = FileScope | FileHandle
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Cell:
     number: int
     plan: Plan
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_EFFECTS))
+    waiting: int = 0
 
 
 class Broker:
@@ -93,8 +99,7 @@ class Broker:
         self._secrets = ClassifiedHandles()
         self.ledger = Ledger()
         self._cell: _Cell | None = None
-        self._slots = asyncio.Semaphore(PARALLEL_EFFECTS)
-        self._waiting = 0
+        self._running = 0  # effects that are being done, of whatever cell
         self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
             "exists": lambda file, cell, _: (self._files.exists(file, cell.number), b""),
             "is_directory": lambda file, cell, _: (self._files.is_directory(file, cell.number), b""),
@@ -127,16 +132,21 @@ class Broker:
             return
         self._cell = None
         _end(self._table.end())
+        in_background(self._sync)  # a slow disk must not hold the loop
+
+    def _sync(self) -> None:
         try:
             self._audit.sync()
         except AuditUnavailable as problem:
             _log.error("%s", problem)  # the log has closed itself: every later effect is refused
 
     async def close(self) -> None:
-        """End the session: revoke, give classified writes under way SETTLE_SECONDS to finish, close the audit."""
+        """End the session: revoke, give classified writes under way SETTLE_SECONDS to finish, close the audit. What
+        hangs is left behind."""
         self.close_cell()
-        await self._sink.settle(SETTLE_SECONDS)
-        self._audit.close()
+        await self._sink.settle(SETTLE_SECONDS, GIVE_UP_SECONDS)
+        closing = asyncio.ensure_future(run_whole(self._audit.close))
+        await asyncio.wait({closing}, timeout=GIVE_UP_SECONDS)
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         """For the person: the running cell or None, what its plan lets it ask for, how many handles it holds now."""
@@ -160,21 +170,27 @@ class Broker:
             cell = self._cell
             if cell is None:
                 raise revoked("no cell is running, so this")
-            if self._waiting >= MAX_WAITING:
+            if cell.waiting >= MAX_WAITING:
                 raise denied(f"more than {MAX_WAITING} effects at once: wait for some of them")
-            self._waiting += 1
+            cell.waiting += 1
             try:
-                async with self._slots:
+                async with cell.slots:
                     if self._cell is not cell:
                         raise revoked()  # it ended while this waited
-                    if isinstance(effect, OpenScope):
-                        path = effect.argument
-                        value, out = await self._open_scope(effect, cell)
-                    else:
-                        path = self._path_of(effect)
-                        value, out = await self._invoke(effect, cell, blob)
+                    if self._running >= MAX_RUNNING:
+                        raise denied(f"{MAX_RUNNING} effects of earlier cells have not ended: the file system hangs")
+                    self._running += 1
+                    try:
+                        if isinstance(effect, OpenScope):
+                            path = effect.argument
+                            value, out = await self._open_scope(effect, cell)
+                        else:
+                            path = self._path_of(effect)
+                            value, out = await self._invoke(effect, cell, blob)
+                    finally:
+                        self._running -= 1
             finally:
-                self._waiting -= 1
+                cell.waiting -= 1
             return CallResult(message.call, value), out
         except EffectError as refusal:
             failure = refusal.failure()
@@ -312,7 +328,8 @@ class Broker:
         try:
             self._hand_over(message, blob, cell)
         except Exception as problem:  # nothing may reach the worker, so nothing may stop the kernel either
-            self._refuse_post(message, cell, type(problem).__name__)
+            reason = f"a captured value: {problem}" if isinstance(problem, Mismatch) else type(problem).__name__
+            self._refuse_post(message, cell, reason)
             self._poison(message.new)
 
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
@@ -331,6 +348,8 @@ class Broker:
                 self._refuse_post(message, cell, "the function or the source is not of an accepted cell")
                 self._poison(message.new)
             else:
+                if bundle.functions:
+                    require_types(bundle, blob)
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
                 self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
 

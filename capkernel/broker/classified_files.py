@@ -130,15 +130,16 @@ class ClassifiedFiles:
         self._running.add(task)
         task.add_done_callback(self._finished)
 
-    async def settle(self, seconds: float) -> None:
-        """Wait for what is under way, at most so long, then give the rest up."""
+    async def settle(self, seconds: float, grace: float = 1.0) -> None:
+        """Wait for what is under way, at most so long, then give the rest up; what does not let go within `grace`
+        seconds hangs in the file system, and is left behind."""
         if not self._running:
             return
         _done, late = await asyncio.wait(set(self._running), timeout=seconds)
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late)
+            await asyncio.wait(late, timeout=grace)
 
     async def _fill(self, reservation: Reservation, secret: str, before: asyncio.Task[None] | None) -> None:
         fd, temporary = -1, None
@@ -156,12 +157,7 @@ class ClassifiedFiles:
         except (OSError, EffectError, AuditUnavailable) as problem:
             self._note(reservation, "failed", type(problem).__name__)
         finally:
-            if temporary is not None:
-                atomic.remove(reservation.directory, temporary)
-            if fd >= 0:
-                os.close(fd)
-            os.close(reservation.held)
-            os.close(reservation.directory)
+            await run_whole(lambda: _let_go(reservation, fd, temporary))
 
     def _place(self, reservation: Reservation, fd: int, temporary: str | None) -> None:
         directory, name = reservation.directory, reservation.name
@@ -201,6 +197,15 @@ class ClassifiedFiles:
         for path, last in list(self._tasks.items()):
             if last is task:
                 del self._tasks[path]
+
+
+def _let_go(reservation: Reservation, fd: int, temporary: str | None) -> None:
+    if temporary is not None:
+        atomic.remove(reservation.directory, temporary)
+    if fd >= 0:
+        os.close(fd)
+    os.close(reservation.held)
+    os.close(reservation.directory)
 
 
 def _identity(status: os.stat_result) -> _Identity:

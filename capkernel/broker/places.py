@@ -22,6 +22,8 @@ from capkernel.policy.defaults import TEMPORARY_PREFIX
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.paths import PathRules, below
 
+_ATTEMPTS = 20  # to find a file that is replaced meanwhile
+
 
 class FileScope:
     """One granted root: a place descriptor that ends with its scope. `argument` is the cell's word for it."""
@@ -84,6 +86,10 @@ class Place:
     protected: str | None
 
 
+class _Moved(FileNotFoundError):
+    """What was opened is not what has the name now."""
+
+
 class Places:
     """Finds and judges places."""
 
@@ -101,20 +107,36 @@ class Places:
         top = canonical_path(root)
         held: list[int] = []
         try:
-            fd = _open_place(root, path, held)
-            if fd is None:
-                base, canonical, rest = self._missing(root, path, held)
-                status = None
-            else:
-                status = os.fstat(fd)
-                canonical = canonical_path(fd)
-                base, rest = self._parent(root, top, canonical, status, held)
+            for attempt in range(_ATTEMPTS):
+                try:
+                    fd, status, base, canonical, rest = self._find(root, top, path, held)
+                    break
+                except _Moved:
+                    # Our own classified write may just have taken its place. The cell must not see that: it would tell
+                    # when, and whether, the value became known.
+                    if attempt == _ATTEMPTS - 1:
+                        raise
             if below(canonical, top) is None:
                 raise Escape(errno.EXDEV, "the path leaves its root")
             yield self._judge(fd, status, base, canonical, rest, _join(top, flat))
         finally:
             for number in held:
                 os.close(number)
+
+    def _find(
+        self, root: int, top: str, path: str, held: list[int]
+    ) -> tuple[int | None, os.stat_result | None, int, str, tuple[str, ...]]:
+        fd = _open_place(root, path, held)
+        if fd is None:
+            base, canonical, rest = self._missing(root, path, held)
+            return None, None, base, canonical, rest
+        status = os.fstat(fd)
+        try:
+            canonical = canonical_path(fd)
+        except FileNotFoundError:
+            raise _Moved(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        base, rest = self._parent(root, top, canonical, status, held)
+        return fd, status, base, canonical, rest
 
     def judge_directory(self, fd: int) -> tuple[str, str | None]:
         """Canonical path of an opened directory, and why it is excluded from every grant, or None."""
@@ -164,9 +186,12 @@ class Places:
         parent, _, name = inside.rpartition("/")
         base = open_beneath(root, parent or ".", os.O_PATH | os.O_DIRECTORY)
         held.append(base)
-        named = os.stat(name, dir_fd=base, follow_symlinks=False)
+        try:
+            named = os.stat(name, dir_fd=base, follow_symlinks=False)
+        except FileNotFoundError:
+            raise _Moved(errno.ENOENT, os.strerror(errno.ENOENT)) from None
         if (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino):
-            raise FileNotFoundError(errno.ENOENT, "the file was moved meanwhile")
+            raise _Moved(errno.ENOENT, os.strerror(errno.ENOENT))
         return base, (name,)
 
     def _missing(self, root: int, path: str, held: list[int]) -> tuple[int, str, tuple[str, ...]]:

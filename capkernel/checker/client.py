@@ -18,7 +18,6 @@ from capkernel.checker.protocol import (
     Accepted,
     Check,
     Commit,
-    Committed,
     Discard,
     FromChecker,
     Progress,
@@ -26,13 +25,17 @@ from capkernel.checker.protocol import (
     Started,
     ToChecker,
 )
+from capkernel.checker.turns import Turns
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
 
 _READ = 65536
+START_SECONDS = 180.0  # the first start on a machine reads the types of the libraries
 _HELP = {"too-much-work": "split the cell, or name its parts", "checker-unavailable": "run the cell again"}
 _REAP_SECONDS = 2.0
+_RECYCLE_AFTER = 5000  # checks: each leaves a little in mypy's memory, a refusal most of all (10 KB)
+_IDLE_SECONDS = 3.0
 
 
 class Process(Protocol):
@@ -61,15 +64,16 @@ class CheckerClient:
         *,
         profile: str,
         wall_seconds: float = 5.0,
-        start_seconds: float = 180.0,
+        start_seconds: float | None = None,
         memory_mb: int = 4096,
         cache_directory: Path | None = None,
         progress: Callable[[str], None] | None = None,
+        recycle_after: int = _RECYCLE_AFTER,
     ) -> None:
         self._spawn = spawn
         self._profile = profile
         self._wall = wall_seconds
-        self._start_seconds = start_seconds
+        self._start_seconds = START_SECONDS if start_seconds is None else start_seconds
         self._memory_mb = memory_mb
         self._cache_directory = cache_directory
         self._progress = progress
@@ -80,6 +84,9 @@ class CheckerClient:
         self._lock = asyncio.Lock()
         self._restarting: asyncio.Task[None] | None = None
         self._closed = False
+        self._recycle_after = recycle_after
+        self._checks = 0  # that this process has answered
+        self._recycling: asyncio.TimerHandle | None = None
 
     async def start(self) -> Started:
         """Start the process. Raises CheckerUnavailable when it does not get ready."""
@@ -90,6 +97,7 @@ class CheckerClient:
         """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected."""
         async with self._lock:
             self._pending.pop(cell, None)
+            self._checks += 1
             try:
                 answer = await self._ask(Check(cell, text), (Accepted, Rejected))
             except LocalProtocolError:
@@ -97,17 +105,15 @@ class CheckerClient:
             except TimeoutError:
                 self._lose()
                 return _no_verdict(cell, "too-much-work", f"checking this cell took longer than {self._wall:g} s")
-            except _LOST:
+            except _LOST as problem:
                 self._lose()
-                return _no_verdict(cell, "checker-unavailable", "the checker ended before it answered")
+                return _no_verdict(cell, "checker-unavailable", _how(problem))
             except asyncio.CancelledError:
                 self._lose()  # its answer would be taken for the next one's
                 raise
-            if answer.cell != cell:
-                self._lose()
-                return _no_verdict(cell, "checker-unavailable", "the checker answered about another cell")
             if isinstance(answer, Accepted):
                 self._pending[cell] = text
+            self._recycle_when_idle()
             return answer
 
     async def commit(
@@ -118,6 +124,7 @@ class CheckerClient:
             message = Commit(cell, bound, deleted, raised)
             self._history.append((self._pending.pop(cell), message))
             await self._tell(message)
+            self._recycle_when_idle()
 
     async def discard(self, cell: int) -> None:
         """The accepted cell did not run. One that was never accepted is fine."""
@@ -128,6 +135,8 @@ class CheckerClient:
     async def close(self) -> None:
         """End the process."""
         self._closed = True
+        if self._recycling is not None:
+            self._recycling.cancel()
         if self._restarting is not None:
             self._restarting.cancel()
             await asyncio.gather(self._restarting, return_exceptions=True)
@@ -141,22 +150,31 @@ class CheckerClient:
     async def _ask(self, message: Check, kinds: tuple[type[Accepted], type[Rejected]]) -> Accepted | Rejected:
         link = await self._alive()
         answer = await link.ask(message, self._wall)
-        if not isinstance(answer, kinds):
-            raise RemoteProtocolError(f"{type(answer).__name__} is no verdict")
+        assert isinstance(answer, kinds)  # see `turns`
         return answer
 
     async def _tell(self, message: Commit | Discard) -> None:
         # It is recorded already: a process that does not hear it hears it in the replay.
         try:
             if self._link is not None:
-                answer = await self._link.ask(message, self._wall)
-                if not isinstance(answer, Committed) or answer.cell != message.cell:
-                    raise RemoteProtocolError("not the answer to this message")
+                await self._link.ask(message, self._wall)
         except (TimeoutError, *_LOST):
             self._lose()
         except asyncio.CancelledError:
             self._lose()
             raise
+
+    def _recycle_when_idle(self) -> None:
+        """A process that has checked much is replaced while nobody waits for it."""
+        if self._recycling is not None:
+            self._recycling.cancel()
+            self._recycling = None
+        if self._checks >= self._recycle_after:
+            self._recycling = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._recycle)
+
+    def _recycle(self) -> None:
+        if not self._lock.locked() and not self._pending and self._link is not None:
+            self._lose()
 
     async def _alive(self) -> _Link:
         await self._restarted()
@@ -224,6 +242,7 @@ class CheckerClient:
         except BaseException:
             mine.close()
             raise
+        self._checks = 0
         link = await _Link.over(process, mine)
         try:
             async with asyncio.timeout(self._start_seconds):
@@ -232,9 +251,7 @@ class CheckerClient:
                     if isinstance(message, Started):
                         self._link = link
                         return message
-                    if not isinstance(message, Progress):
-                        raise RemoteProtocolError(f"{type(message).__name__} before Started")
-                    if self._progress is not None:
+                    if isinstance(message, Progress) and self._progress is not None:
                         self._progress(message.line)
         except (TimeoutError, OSError, EOFError, RemoteProtocolError) as problem:
             await link.close()
@@ -261,7 +278,8 @@ class _Link:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._frames: FrameReader[FromChecker] = FrameReader(FromChecker)
+        self._frames: FrameReader[FromChecker] = FrameReader(FromChecker, max_blob=0)
+        self._turns = Turns()
         self._ready: list[FromChecker] = []
 
     @classmethod
@@ -273,7 +291,14 @@ class _Link:
     async def ask(self, message: ToChecker, seconds: float) -> FromChecker:
         """Send, and wait for the answer. Raises TimeoutError, EOFError, OSError, RemoteProtocolError."""
         async with asyncio.timeout(seconds):
-            self._writer.write(encode(message))
+            frame = encode(message)
+            if self._ready:
+                raise RemoteProtocolError("the checker spoke without being asked")
+            try:
+                self._turns.sending(message)
+            except LocalProtocolError as problem:  # whoever is wrong, this link is finished
+                raise RemoteProtocolError(str(problem)) from None
+            self._writer.write(frame)
             await self._writer.drain()
             return await self.receive()
 
@@ -284,7 +309,9 @@ class _Link:
                 raise EOFError("the checker closed the link")
             self._frames.feed(data)
             self._ready.extend(message for message, _blob in self._frames.frames())
-        return self._ready.pop(0)
+        message = self._ready.pop(0)
+        self._turns.received(message)
+        return message
 
     def is_dead(self) -> bool:
         return self._process.poll() is not None
@@ -301,6 +328,14 @@ class _Link:
         while self._process.poll() is None and waited < _REAP_SECONDS:
             await asyncio.sleep(0.01)
             waited += 0.01
+
+
+def _how(problem: Exception) -> str:
+    if isinstance(problem, RemoteProtocolError):
+        return f"the checker broke the protocol ({problem}) and was ended"
+    if isinstance(problem, CheckerUnavailable):
+        return str(problem)
+    return "the checker ended before it answered"
 
 
 def _no_verdict(cell: int, code: str, message: str) -> Rejected:

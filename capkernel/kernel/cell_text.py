@@ -8,6 +8,7 @@ Rule 2: a text that would change if it were transformed again is refused: it wou
 # (ipykernel and IPython leave their methods without annotations)
 from __future__ import annotations
 
+import ast
 import re
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -15,6 +16,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from capkernel.diagnostics import Diagnostic, Span
 
 _MOST_CHARACTERS = 2_000_000
+_MAX_EXPRESSION = 20_000
 _HELP = re.compile(
     r"get_ipython\(\)\.run_line_magic\('pinfo(?P<more>2?)', '(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*){0,20})'\)\n*"
 )
@@ -86,3 +88,19 @@ def _refused(cell: int, text: str, code: str, message: str, hint: str = "") -> C
     first = text.splitlines()[0] if text else ""
     span = Span(1, 0, 1, len(first))
     return CellRefused(Diagnostic(code=code, message=message, cell=cell, span=span, help=hint), text)
+
+
+def not_an_expression(text: object) -> str:
+    """Why this is not one expression that can be checked as a cell and binds nothing; "" when it is."""
+    if not isinstance(text, str) or len(text) > _MAX_EXPRESSION:
+        return f"an expression is a text of at most {_MAX_EXPRESSION} characters"
+    try:
+        text.encode("utf-8")
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        return f"this is not one Python expression ({type(problem).__name__})"
+    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree)):
+        return "an expression beside a cell binds no names: write it in the cell"
+    if any(isinstance(node, ast.Await) for node in ast.walk(tree)):
+        return "an expression beside a cell does not wait: write it in the cell"
+    return ""

@@ -36,7 +36,8 @@ _MOST_TEX = 100_000  # characters of a formula
 _MOST_SIDE = 10_000  # pixels that an image is shown across
 # What the kernel itself answers with. A cell may name its exceptions so, but a client must not take one for the other.
 KERNEL_ERRORS = frozenset({
-    "CellRefused", "HelpNotFound", "MalformedRequest", "NotEvaluated", "NotSupported", "SessionNotReady", "WorkerDied",
+    "CellRefused", "HelpNotFound", "MalformedRequest", "NotEvaluated", "NotSupported", "RequestFailed",
+    "SessionNotReady", "VaultLost", "WorkerDied",
 })  # fmt: skip
 _FORGED = "cell."
 _SIZES = frozenset({"width", "height"})

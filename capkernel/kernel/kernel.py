@@ -28,19 +28,18 @@ import capkernel
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, stream
-from capkernel.kernel.pipeline import CellRun, Pipeline
+from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
+from capkernel.kernel.requests import ON_CONTROL, Requests
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.wire.codekey import FIRST_UNNUMBERED
 from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
 
 _REQUESTS_KEPT = 1000
+_EXPRESSIONS = 32  # of one cell
 _ASIDE_SECONDS = 5.0  # for completion and inspection
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
-_REFUSED_TYPES = (
-    "debug_request", "usage_request", "create_subshell_request", "delete_subshell_request", "list_subshell_request",
-)  # fmt: skip
 
 
 @dataclass
@@ -77,8 +76,9 @@ class CapKernel(Kernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for kind in _REFUSED_TYPES:
-            self.control_handlers[kind] = self._refuse_request
+        self.shell_handlers = self._shell_requests = Requests(self.shell_handlers, self._answer)
+        control = {kind: handler for kind, handler in self.control_handlers.items() if kind in ON_CONTROL}
+        self.control_handlers = Requests(control, self._answer)
         self._supervisor: Supervisor = self.supervisor
         self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
         self._texts = CellTexts()
@@ -156,17 +156,22 @@ class CapKernel(Kernel):
         async with self._main_asyncio_lock:
             self._arrived = arrival
             self._aborting = arrival <= self._abort_through
-            await asyncio.create_task(self.dispatch_shell(message), context=copy_context())
+            context = copy_context()
+            try:
+                await asyncio.create_task(self.dispatch_shell(message), context=context)
+            except Exception as problem:  # kernelbase expects more of a header than a client must put there
+                self.log.warning("a message that cannot be dispatched: %s", type(problem).__name__)
+                parent = context.run(self.get_parent, "shell")
+                if parent:
+                    ident = context.run(self._shell_parent_ident.get)
+                    await self._shell_requests.refuse(self.shell_stream, ident, parent)
+                    context.run(self._publish_status_and_flush, "idle", "shell", self.shell_stream)
 
     async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-        content = parent.get("content")
-        content = content if isinstance(content, dict) else {}
-        code = content.get("code")
+        content = parent["content"]
+        code = content["code"]
         silent = content.get("silent") is True
         store_history = content.get("store_history", not silent) is True and not silent
-        if not isinstance(code, str):
-            self._reply_execute(stream, ident, parent, _malformed("code must be text"))
-            return
         cell = self._new_cell(code, ident, parent, silent, store_history, content.get("allow_stdin") is True)
         if not silent:
             self._publish_execute_input(code.encode("utf-8", "replace").decode("utf-8"), parent, cell.count)
@@ -178,11 +183,23 @@ class CapKernel(Kernel):
             self._history.add(cell.number, code, cell.text or code)
         expressions = content.get("user_expressions")
         if reply["status"] == "ok" and isinstance(expressions, dict):
-            reply["user_expressions"] = {str(name): _not_evaluated() for name in expressions}
+            reply["user_expressions"] = await self._evaluate(cell, expressions)
         reply["execution_count"] = cell.count
         if reply["status"] == "error" and not silent and content.get("stop_on_error", True) is not False:
             self._abort_queues()
         self._reply_execute(stream, ident, parent, reply, cell.metadata)
+
+    async def _evaluate(self, cell: CellRun, expressions: dict[Any, Any]) -> dict[str, Any]:
+        """Expressions that a client wants with the reply. Each is checked like a cell."""
+        found: dict[str, Any] = {}
+        for name, text in expressions.items():
+            if len(found) >= _EXPRESSIONS:
+                found[str(name)] = failure("NotEvaluated", f"a cell has at most {_EXPRESSIONS} user_expressions")
+                continue
+            request = next(self._numbers)
+            self._requests[request] = self._requests[cell.request]  # what it prints belongs to the cell
+            found[str(name)] = await self._pipeline.evaluate(cell, next(self._unnumbered), request, text)
+        return found
 
     def _new_cell(
         self, code: str, ident: Any, parent: dict[str, Any], silent: bool, store_history: bool, allow_stdin: bool
@@ -217,13 +234,14 @@ class CapKernel(Kernel):
         self.shell_stream.flush()
         self._abort_through = next(self._arrivals)
 
-    async def _refuse_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-        kind = parent["header"]["msg_type"].rsplit("_", 1)[0]
-        content = {"status": "error", "ename": "NotSupported", "evalue": f"capkernel has no {kind}", "traceback": []}
-        self.session.send(stream, f"{kind}_reply", content, parent, ident)
+    def _answer(self, stream: Any, ident: Any, parent: dict[str, Any], kind: str, content: dict[str, Any]) -> None:
+        """The reply to a request that no handler answers."""
+        if kind == "execute_request":
+            content = content | {"execution_count": self.execution_count, "user_expressions": {}, "payload": []}
+        self.session.send(stream, f"{kind.removesuffix('_request')}_reply", content, parent, ident)
 
     async def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
-        cursor = len(code) if cursor_pos is None else cursor_pos
+        cursor = _within(code, len(code) if cursor_pos is None else cursor_pos)
         found = await self._aside(Complete(next(self._numbers), code, cursor)) if _is_text(code) else None
         empty = {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
         return _completion(found, empty) if found is not None else empty
@@ -236,7 +254,8 @@ class CapKernel(Kernel):
         omit_sections: Any = (),  # noqa: ARG002
     ) -> dict[str, Any]:
         detail = 1 if detail_level == 1 else 0
-        found = await self._aside(Inspect(next(self._numbers), code, cursor_pos, detail)) if _is_text(code) else None
+        asked = Inspect(next(self._numbers), code, _within(code, cursor_pos), detail)
+        found = await self._aside(asked) if _is_text(code) else None
         if found is None or found.get("found") is not True:
             return {"status": "ok", "found": False, "data": {}, "metadata": {}}
         return {"status": "ok", "found": True, "data": clean_bundle(found.get("data")), "metadata": {}}
@@ -347,13 +366,8 @@ class CapKernel(Kernel):
         self._notices.clear()
 
 
-def _malformed(why: str) -> dict[str, Any]:
-    return {"status": "error", "ename": "MalformedRequest", "evalue": why, "traceback": [why]}
-
-
-def _not_evaluated() -> dict[str, Any]:
-    why = "not evaluated: capkernel evaluates no expressions beside the checked cell"
-    return {"status": "error", "ename": "NotEvaluated", "evalue": why, "traceback": [why]}
+def _within(code: str, cursor: int) -> int:
+    return max(0, min(cursor, len(code)))
 
 
 def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:

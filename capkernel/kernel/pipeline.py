@@ -16,13 +16,13 @@ from typing import Any
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.diagnostics import MIME_TYPE, Diagnostic, render_concise, render_html, render_text, to_json
 from capkernel.kernel.authority_view import line_output
-from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
+from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.worker import Execute, Finished, Inspect
+from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -83,6 +83,7 @@ class Pipeline:
         self._remember(cell)
         try:
             worker, checker = await self._ready(cell)
+            self._tell_losses(cell)
             if self._committing is not None:
                 await asyncio.shield(self._committing)
             wanted = help_wanted(cell.text)
@@ -93,9 +94,11 @@ class Pipeline:
             return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         except _Interrupted:
             return _failed(cell, "KeyboardInterrupt", "interrupted before the session was ready")
+        if worker.ended:  # and its checker with it, whatever the verdict
+            return _failed(cell, "WorkerDied", f"nothing of the cell ran: {self._obituary(worker)}")
         if isinstance(verdict, Rejected):
             return self._refused(cell, verdict.diagnostics, self._sources)
-        if self._interrupted or worker.ended:
+        if self._interrupted:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
         if _may_need_vault(cell, verdict):
@@ -124,7 +127,7 @@ class Pipeline:
                 raise _Interrupted
             if self._supervisor.progress != told and not cell.silent:
                 told = self._supervisor.progress
-                cell.publish(Output("stream", {"name": "stderr", "text": f"capkernel: {told}\n"}))
+                cell.publish(_told(told))
 
     async def _help(self, cell: CellRun, worker: WorkerProcess, name: str, detail: int) -> dict[str, Any]:
         """Answer `name?`: looked up in the worker as the help key does, shown as a page of text."""
@@ -148,14 +151,9 @@ class Pipeline:
         broker.open_cell(cell.number, verdict.plan)
         self.running = cell
         try:
-            finished = await self._finish(cell, worker, verdict)
+            finished = await self._finish(cell, worker, _execute(cell, verdict))
         except WorkerDied as problem:
-            words = f"\n{worker.last_words}" if worker.last_words else ""
-            return _failed(
-                cell, "WorkerDied",
-                f"the worker process ended while the cell ran: {problem}; {self._supervisor.lost()}. "
-                f"The next cell runs in a new worker.{words}",
-            )  # fmt: skip
+            return _failed(cell, "WorkerDied", self._obituary(worker, str(problem), "while the cell ran"))
         finally:
             self.running = None
             broker.close_cell()
@@ -165,17 +163,63 @@ class Pipeline:
         self._committing = asyncio.get_running_loop().create_task(
             _commit(checker, cell.number, bound, deleted, raised=finished.content.get("status") != "ok")
         )
+        loss = self._supervisor.vault_loss()
+        if loss and finished.content.get("status") == "ok":  # what the cell did with secrets came to nothing
+            return _failed(cell, "VaultLost", loss)
+        if loss:
+            cell.publish(_told(loss))
         return _reply(finished.content)
 
-    async def _finish(self, cell: CellRun, worker: WorkerProcess, verdict: Accepted) -> Finished:
+    def _obituary(self, worker: WorkerProcess, how: str = "", when: str = "before it could run") -> str:
+        words = f"\n{worker.last_words}" if worker.last_words else ""
+        return (
+            f"the worker process ended {when}: {how or worker.obituary()}; {self._supervisor.lost()}. "
+            f"The next cell runs in a new worker.{words}"
+        )
+
+    def _tell_losses(self, cell: CellRun) -> None:
+        """What died between cells took something along, which the next cell may miss."""
+        if not cell.silent:
+            for loss in self._supervisor.losses():
+                cell.publish(_told(loss))
+
+    async def evaluate(self, cell: CellRun, number: int, request: int, text: str) -> dict[str, Any]:
+        """One of the `user_expressions` of a cell that has run: checked as a cell of its own, evaluated when accepted.
+
+        It may bind nothing, so there is nothing to commit."""
+        problem = not_an_expression(text)
+        if problem:
+            return failure("NotEvaluated", problem)
+        try:
+            worker, checker = await self._ready(cell)
+            await self.settle()
+            verdict = await checker.check(number, text)
+        except NotReady as why:
+            return failure("NotEvaluated", str(why))
+        except _Interrupted:
+            return failure("KeyboardInterrupt", "interrupted before it was evaluated")
+        if isinstance(verdict, Rejected):
+            lines = [render_concise(diagnostic) for diagnostic in verdict.diagnostics]
+            return failure("CellRefused", "\n".join(lines) or "the checker gave no reason")
+        await checker.discard(number)
+        if self._interrupted or worker.ended:
+            return failure("KeyboardInterrupt", "interrupted before it was evaluated")
+        broker = self._supervisor.broker
+        broker.open_cell(number, verdict.plan)
+        self.running = cell
+        try:
+            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks))
+        except WorkerDied as death:
+            return failure("WorkerDied", self._obituary(worker, str(death), "while an expression was evaluated"))
+        finally:
+            self.running = None
+            broker.close_cell()
+        return _evaluated(finished.content)
+
+    async def _finish(self, cell: CellRun, worker: WorkerProcess, message: Execute | Evaluate) -> Finished:
         """The end of the cell in the worker, or its forced end when it takes longer than the policy allows."""
         cell.handed = True
-        future = worker.request(
-            Execute(
-                request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
-                store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks,
-            )
-        )  # fmt: skip
+        future = worker.request(message)
         if self._interrupted:  # it came between the verdict and now
             self._supervisor.interrupt()
         begun = time.monotonic()
@@ -261,6 +305,25 @@ def _reply(content: dict[str, Any]) -> dict[str, Any]:
     return {"status": "error", **clean_error(content), "user_expressions": {}, "payload": []}
 
 
+def _execute(cell: CellRun, verdict: Accepted) -> Execute:
+    return Execute(
+        request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
+        store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks,
+    )  # fmt: skip
+
+
+def failure(name: str, value: str) -> dict[str, Any]:
+    """The error of one expression, as the protocol has it."""
+    return {"status": "error", **clean_error({"evalue": value, "traceback": [f"{name}: {value}"]}), "ename": name}
+
+
+def _evaluated(content: dict[str, Any]) -> dict[str, Any]:
+    """The worker's answer, as far as a client may see it."""
+    if content.get("status") == "ok":
+        return {"status": "ok", "data": clean_bundle(content.get("data")), "metadata": {}}
+    return {"status": "error", **clean_error(content)}
+
+
 def _pages(payload: Any) -> list[dict[str, Any]]:
     """Of all payloads, help pages, as text: the others act on the front end."""
     pages: list[dict[str, Any]] = []
@@ -269,6 +332,10 @@ def _pages(payload: Any) -> list[dict[str, Any]]:
             text = clean_bundle(item.get("data"))["text/plain"][:_PAGE]
             pages.append({"source": "page", "data": {"text/plain": text}, "start": 0})
     return pages
+
+
+def _told(line: str) -> Output:
+    return Output("stream", {"name": "stderr", "text": f"capkernel: {line}\n"})
 
 
 def _names(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 Rule 1: no cell runs unless worker, checker and broker are up and the worker is isolated as the policy demands; and no
 cell that can touch classified values unless the vault is, too, which starts after the others. When they are not, every
 cell is answered with the reason; the kernel never dies in silence.
-Rule 2: a dead worker takes its names with it, and nothing else. The next cell finds a new worker and a fresh checker.
+Rule 2: a dead worker takes its names with it, and nothing else; a dead vault its values, and nothing else. The next
+cell finds what is needed started anew, and the person is told what was lost.
 Rule 3: nothing is left behind: no process, no scratch directory.
 """
 
@@ -21,6 +22,7 @@ from capkernel.wire.worker import InputRequest, Published
 
 _NAMES_SHOWN = 20
 _DEATHS_IN_A_ROW = 3
+_CLOSE_SECONDS = 8.0  # for each part: more than the broker gives to writes under way
 _TURNS = 5  # of the loop, for every part to start its process
 
 
@@ -71,11 +73,16 @@ class Supervisor:
         self.progress = ""  # what a long start is doing
         self._starting: asyncio.Task[None] | None = None
         self._vaulting: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[None] | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._worker: WorkerProcess | None = None
         self._checker: CheckerPort | None = None
-        self._refusal = ""
+        self._vault_up = parts.vault is None
+        self._vault_died = False  # once; from then on every cell waits for it
+        self._vault_problem = ""  # why its last start failed
+        self._problem = ""  # why the last start of another part failed
+        self._unfit = ""  # why no start will help
+        self._worker_loss = ""
+        self._vault_loss = ""
         self._closed = False
         self.report: Report | None = None
         self.names: set[str] = set()  # what the session's cells have bound
@@ -91,35 +98,46 @@ class Supervisor:
         self._sinks = sinks
 
     async def ready(self) -> tuple[WorkerProcess, CheckerPort]:
-        """Worker and checker, up. Raises NotReady."""
+        """Worker and checker, up. What is down is started again. Raises NotReady."""
         if self._closed:
             raise NotReady("the session is closed")
         if self._starting is None:
             raise NotReady("the session was not started")
         await asyncio.shield(self._starting)
         for _ in range(_DEATHS_IN_A_ROW):
-            if not self._refusal and self._worker is not None and self._worker.ended:
+            if not self._is_up():
+                self._problem = ""
                 self._restart_soon()
             if self._restarting is not None:
                 await asyncio.shield(self._restarting)
-            if self._refusal or self._worker is None or self._checker is None:
-                raise NotReady(self._refusal or "the session did not start")
-            if not self._worker.ended:
+            if self._unfit:
+                raise NotReady(self._unfit)
+            if self._problem:
+                raise NotReady(f"{self._problem}. The next cell tries again")
+            if self._is_up() and self._worker is not None and self._checker is not None:
+                if self._vault_died:
+                    await self.vault_ready()
                 return self._worker, self._checker
-        raise NotReady("the worker process ends as soon as it has started: restart the kernel")
+        raise NotReady("a process of this session ends as soon as it has started: restart the kernel")
 
     async def vault_ready(self) -> None:
         """Wait until the vault is up, after `ready`. Raises NotReady."""
-        if self._vaulting is not None:
-            await asyncio.shield(self._vaulting)
-        if self._refusal:
-            raise NotReady(self._refusal)
+        for _ in range(_DEATHS_IN_A_ROW):
+            if self._vault_up:
+                return
+            self._vault_soon()
+            if self._vaulting is not None:
+                await asyncio.shield(self._vaulting)
+            if self._vault_problem:
+                problem, self._vault_problem = self._vault_problem, ""
+                raise NotReady(f"{problem}. The next cell tries again")
+        raise NotReady("the vault ends as soon as it has started: restart the kernel")
 
     @property
     def idle_worker(self) -> WorkerProcess | None:
         """The worker when it is up, without waiting."""
-        up = self._worker is not None and not self._worker.ended and not self._refusal
-        return self._worker if up else None
+        worker = self._worker
+        return worker if worker is not None and worker.fit and not worker.ended else None
 
     def interrupt(self) -> None:
         """Interrupt what runs in the worker. From any thread."""
@@ -136,36 +154,52 @@ class Supervisor:
         """The names that went with the worker, as a phrase; forgets them."""
         names = sorted(self.names)
         self.names.clear()
+        self._worker_loss = ""
         if not names:
             return "no names were bound"
         more = len(names) - _NAMES_SHOWN
         return "these names are lost: " + ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
+    def vault_loss(self) -> str:
+        """What was lost with the vault since this was asked last; "" for nothing."""
+        loss, self._vault_loss = self._vault_loss, ""
+        return loss
+
+    def losses(self) -> list[str]:
+        """What was lost, with worker or vault, and was not told yet."""
+        told = [f"{self._worker_loss}; {self.lost()}"] if self._worker_loss else []
+        vault = self.vault_loss()
+        return [*told, vault] if vault else told
+
     async def close(self) -> None:
-        """End everything. Safe to call twice."""
+        """End everything, and wait for nothing that hangs. Safe to call twice."""
         self._closed = True
-        for task in (self._starting, self._vaulting, self._restarting, self._renewing):
+        for task in (self._starting, self._restarting, self._vaulting):
             if task is not None and not task.done():
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+                await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
         if self._worker is not None:
             self._worker.close()
         for part in (self._parts.view, self._checker, self._parts.broker, self._parts.vault):
             if part is not None:
-                with contextlib.suppress(Exception):
-                    await part.close()
+                closing = asyncio.ensure_future(part.close())
+                await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
+                if closing.done() and not closing.cancelled():
+                    closing.exception()  # nobody is left to be told
+
+    def _is_up(self) -> bool:
+        worker = self._worker
+        return worker is not None and worker.fit and not worker.ended and self._checker is not None
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _start(self) -> None:
-        # The checker takes longest, so its process is the first.
+        # The checker takes longest, so its process is the first; the vault is not needed by most first cells.
         waiting = [self._start_checker(), self._start_worker()]
         if self._parts.view is not None:
             waiting.append(self._start_view(self._parts.view))
         await asyncio.gather(*waiting)
-        if self._parts.vault is not None and not self._refusal:
-            self._vaulting = asyncio.get_running_loop().create_task(self._start_vault(self._parts.vault))
+        self._vault_soon()
 
     async def _start_worker(self) -> None:
         try:
@@ -173,13 +207,13 @@ class Supervisor:
             self._worker = WorkerProcess(self._parts.spawn_worker(), self._handlers, self._parts.minimum)
             self.report = await self._worker.start()
         except WorkerUnfit as problem:
-            self._refuse(
+            self._unfit = (
                 f"the worker process is not isolated as the policy demands: {problem}. Run `capkernel doctor`; to run "
                 'without isolation, the operator sets `[sandbox] minimum = "none"` in the policy'
             )
         except (WorkerDied, OSError, RuntimeError) as problem:
             words = self._worker.last_words if self._worker is not None else ""
-            self._refuse(f"the worker process did not start: {problem}{f' ({words})' if words else ''}")
+            self._failed(f"the worker process did not start: {problem}{f' ({words})' if words else ''}")
 
     async def _start_checker(self) -> None:
         checker = self._parts.make_checker()
@@ -188,7 +222,7 @@ class Supervisor:
         except Exception as problem:
             with contextlib.suppress(Exception):
                 await checker.close()
-            self._refuse(f"the checker did not start, so nothing can be checked: {problem}")
+            self._failed(f"the checker did not start, so nothing can be checked: {problem}")
             return
         self._checker = checker
 
@@ -196,42 +230,57 @@ class Supervisor:
         try:
             await vault.start()
         except Exception as problem:
-            self._refuse(f"the vault did not start, so classified values would have no place: {problem}")
+            self._vault_problem = f"the vault did not start, so classified values would have no place: {problem}"
+            return
+        self._vault_up = True
 
     async def _start_view(self, view: ViewPort) -> None:
         try:
             await view.start()
         except OSError as problem:
-            self._refuse(f"the viewer's socket cannot be made in the session's runtime directory: {problem.strerror}")
+            self._unfit = (  # no start will help
+                f"the viewer's socket cannot be made in the session's runtime directory: {problem.strerror}"
+            )
 
     def _progressed(self, line: str) -> None:
         self.progress = line
 
     def _vault_lost(self, why: str) -> None:
-        vault = self._parts.vault
-        if self._closed or vault is None or self._vaulting is None or not self._vaulting.done():
+        """The vault was up and died. The running cell, or the next one, tells what is lost."""
+        if self._closed:
             return
-        self._sinks.printed("stderr", f"capkernel: {why}; what was classified in this session is lost\n")
-        self._renewing = asyncio.get_running_loop().create_task(self._start_vault(vault))
+        self._vault_up = False
+        self._vault_died = True
+        self._vault_loss = f"{why}. Handles of before are poison; what is classified from now on is kept"
+        self._vault_soon()
 
-    def _refuse(self, why: str) -> None:
-        self._refusal = self._refusal or why
+    def _vault_soon(self) -> None:
+        """Start the vault in the background, unless it is up or on its way."""
+        vault = self._parts.vault
+        if vault is not None and not self._vault_up and (self._vaulting is None or self._vaulting.done()):
+            self._vaulting = asyncio.get_running_loop().create_task(self._start_vault(vault))
+
+    def _failed(self, why: str) -> None:
+        self._problem = self._problem or why
 
     def _worker_ended(self, worker: WorkerProcess) -> None:
-        if self._closed or worker is not self._worker or self._refusal:
-            return
+        if self._closed or worker is not self._worker or not worker.fit:
+            return  # one that never was up: its start fails, which is told there
+        self._worker_loss = f"the worker process ended between cells: {worker.obituary()}"
         self._parts.broker.close_cell()
-        if self._starting is not None and self._starting.done():  # else its start fails, which is told there
+        if self._starting is not None and self._starting.done():
             self._restart_soon()
 
     def _restart_soon(self) -> None:
-        if self._restarting is None or self._restarting.done():
+        if (self._restarting is None or self._restarting.done()) and not self._unfit:
             self._restarting = asyncio.get_running_loop().create_task(self._restart())
 
     async def _restart(self) -> None:
-        old, self._checker = self._checker, None
-        await asyncio.gather(self._start_worker(), self._close_checker(old))
-        if not self._refusal:
+        """Start what is down. A new worker gets a checker that knows nothing of the old one's names."""
+        if self._worker is None or self._worker.ended:
+            old, self._checker = self._checker, None
+            await asyncio.gather(self._start_worker(), self._close_checker(old))
+        if self._checker is None and not self._unfit:
             await self._start_checker()
 
     async def _close_checker(self, checker: CheckerPort | None) -> None:

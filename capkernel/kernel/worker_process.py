@@ -18,17 +18,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from capkernel.sandbox import Level, Report
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.states import WorkerLink
 from capkernel.wire.worker import (
     MAX_BODY_FROM_WORKER,
     Call,
     CallResult,
     Classify,
     Complete,
+    Evaluate,
     Execute,
     Failure,
     Finished,
@@ -40,6 +40,7 @@ from capkernel.wire.worker import (
     Published,
     Ready,
     Shutdown,
+    ToWorker,
     ZipClassified,
 )
 
@@ -104,6 +105,7 @@ class WorkerProcess(asyncio.Protocol):
         self._handlers = handlers
         self._minimum = minimum
         self._reader: FrameReader[Any] = FrameReader(FromWorker, max_body=MAX_BODY_FROM_WORKER)
+        self._turns = WorkerLink()
         self._waiting: dict[int, asyncio.Future[Finished]] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._pipes: list[_Pipe] = []
@@ -112,6 +114,7 @@ class WorkerProcess(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[Report] | None = None
         self.ended = False
+        self.fit = False  # ready, and isolated as demanded: only then it may be asked anything
 
     async def start(self) -> Report:
         """Wait until it is ready and found fit. Raises WorkerDied or WorkerUnfit."""
@@ -132,12 +135,17 @@ class WorkerProcess(asyncio.Protocol):
         if report.level < self._minimum:
             problems.append(f"it proved the level {report.level.label}, the policy demands {self._minimum.label}")
             problems += report.notes
+        if problems and self._spawned.child.poll() is not None:  # of a dead process nothing can be verified
+            self._end()
+        if self.ended:
+            raise WorkerDied(self.obituary())
         if problems:
             self.kill("it is not isolated")
             raise WorkerUnfit("; ".join(problems))
+        self.fit = True
         return report
 
-    def request(self, message: Execute | Complete | Inspect) -> asyncio.Future[Finished]:
+    def request(self, message: Execute | Evaluate | Complete | Inspect) -> asyncio.Future[Finished]:
         """Send a request; the future is its end, or WorkerDied."""
         future: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         if self.ended:
@@ -145,8 +153,8 @@ class WorkerProcess(asyncio.Protocol):
             return future
         if isinstance(message, Execute):
             self._words = ""
-        self._waiting[message.request] = future
         self._send(message)
+        self._waiting[message.request] = future
         return future
 
     def answer(self, reply: InputReply) -> None:
@@ -191,6 +199,15 @@ class WorkerProcess(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
+    def pause_writing(self) -> None:
+        # A worker that asks and does not read the answers is not heard until it does; nothing piles up here.
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
@@ -207,6 +224,7 @@ class WorkerProcess(asyncio.Protocol):
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, message: Any, blob: bytes) -> None:
+        self._turns.received(message)
         match message:
             case Published():
                 self._handlers.published(message)
@@ -236,8 +254,9 @@ class WorkerProcess(asyncio.Protocol):
             _log.error("a classified operation was dropped: %s", type(problem).__name__)
 
     def _take_report(self, message: Ready) -> None:
-        if self._ready is None or self._ready.done():
-            raise RemoteProtocolError("it said twice that it was ready")
+        assert self._ready is not None
+        if self._ready.done():  # the wait for it was given up
+            return
         try:
             self._ready.set_result(Report.from_json(message.report))
         except ValueError:
@@ -256,9 +275,11 @@ class WorkerProcess(asyncio.Protocol):
             failure = Failure("OSError", "the answer is too large to be handed over in one piece")
             self._send(CallResult(call.call, error=failure))
 
-    def _send(self, message: msgspec.Struct, blob: bytes = b"") -> None:
+    def _send(self, message: ToWorker, blob: bytes = b"") -> None:
         if self._transport is not None and not self.ended:
-            self._transport.write(encode(message, blob))
+            frame = encode(message, blob)
+            self._turns.sending(message)
+            self._transport.write(frame)
 
     def _printed(self, name: str, text: str) -> None:
         if name == "stderr":

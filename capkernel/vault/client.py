@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 from capkernel.vault.control import ControlLink
 from capkernel.vault.launch import ChildProcess, Spawn, last_words
 from capkernel.wire.errors import RemoteProtocolError
+from capkernel.wire.states import KeeperLink
 from capkernel.wire.values import handles
 from capkernel.wire.vault import (
     Begin,
@@ -47,6 +48,8 @@ from capkernel.wire.vault import (
 )
 
 _START_SECONDS = 60.0
+_WATCH_SECONDS = 15.0  # between two questions whether the keeper is alive
+_PATIENCE_SECONDS = 45.0  # for its answer: it may be busy with a slow disk, but not for ever
 _MAX_HANDLE = 64
 _RUNNER_ATTEMPTS = 3
 
@@ -106,6 +109,9 @@ class VaultClient:
         self._link: ControlLink | None = None
         self._keeper: ChildProcess | None = None
         self._runner: ChildProcess | None = None
+        self._turns = KeeperLink()
+        self._watch: asyncio.Task[None] | None = None
+        self._runner_since: float | None = None  # a runner is awaited since, in seconds of the loop
         self._generation = 0
         self._attempts = 0
         self._keeper_ready: asyncio.Future[str] | None = None
@@ -127,15 +133,16 @@ class VaultClient:
         self._attempts = 0
         try:
             link, theirs = ControlLink.pair(self._received, self._broken)
-            self._link = link
+            self._link, self._turns, self._generation = link, KeeperLink(), 0
             try:
                 self._keeper = await asyncio.to_thread(self._spawn_keeper, theirs.fileno())
             finally:
                 theirs.close()
-            link.send(Begin(self._limits))
+            self._send(Begin(self._limits))
             self.reports["keeper"] = await asyncio.wait_for(self._keeper_ready, _START_SECONDS)
             await self._new_runner()
             await asyncio.wait_for(self._runner_ready, _START_SECONDS)
+            self._watch = loop.create_task(self._watched(link))
         except Exception as problem:
             await self._stop()
             detail = str(problem) or type(problem).__name__
@@ -252,6 +259,7 @@ class VaultClient:
 
     def _send(self, message: Any, blob: bytes = b"", *, descriptor: int | None = None) -> None:
         if self._link is not None:  # else: lost; the handle designates nothing, as it will for the next vault
+            self._turns.sending(message)
             self._link.send(message, blob, descriptor)
         elif isinstance(message, Write):
             self._resolve(message.ticket, None)
@@ -278,12 +286,14 @@ class VaultClient:
             answer.set_result(message)
 
     def _received(self, message: FromKeeper) -> None:
+        self._turns.received(message)
         match message:
             case KeeperReady():
                 if self._keeper_ready is not None and not self._keeper_ready.done():
                     self._keeper_ready.set_result(message.report)
             case RunnerReady():
                 self._attempts = 0
+                self._runner_since = None
                 self.reports["runner"] = message.report
                 if self._runner_ready is not None and not self._runner_ready.done():
                     self._runner_ready.set_result(message.report)
@@ -300,15 +310,33 @@ class VaultClient:
         ours, theirs = link.runner_pair()
         try:
             self._generation += 1
+            self._runner_since = asyncio.get_running_loop().time()
             runner = await asyncio.to_thread(self._spawn_runner, theirs.fileno())
             if self._link is not link:  # closed meanwhile
                 await asyncio.to_thread(_end, runner)
                 return
             self._runner = runner
-            link.send(NewRunner(self._generation), b"", ours.fileno())
+            self._send(NewRunner(self._generation), descriptor=ours.fileno())
         finally:
             ours.close()
             theirs.close()
+
+    async def _watched(self, link: ControlLink) -> None:
+        """Ask the keeper now and then whether it is there: one that is stuck closes no link. Also ends the wait for a
+        runner that does not get ready."""
+        loop = asyncio.get_running_loop()
+        while self._link is link:
+            await asyncio.sleep(_WATCH_SECONDS)
+            if self._link is not link:
+                return
+            if self._runner_since is not None and loop.time() - self._runner_since > _START_SECONDS:
+                self._runner_since = None
+                self._background(self._replace_runner())
+            ticket, answer = self._ask()
+            self._send(Describe(ticket, "0"))  # no such handle: the answer costs nothing
+            done, _ = await asyncio.wait({answer}, timeout=_PATIENCE_SECONDS)
+            if not done and self._link is link:
+                self._broken(f"the keeper did not answer for {_PATIENCE_SECONDS:g} seconds")
 
     async def _replace_runner(self) -> None:
         old, self._runner = self._runner, None
@@ -352,6 +380,8 @@ class VaultClient:
         if link is not None:
             link.close()
         self._release()
+        if self._watch is not None:
+            self._watch.cancel()
         await _end_all(self._given_up())
         current = asyncio.current_task()
         for task in [task for task in self._tasks if task is not current]:

@@ -18,8 +18,10 @@ from collections import deque
 from capkernel.vault.descriptors import DescriptorQueue
 from capkernel.vault.job import GRACE_SECONDS
 from capkernel.vault.keeper import Keeper
+from capkernel.vault.runner import IMPORTED_HERE, libraries_of
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.states import RunnerLink
 from capkernel.wire.vault import (
     Ended,
     Fill,
@@ -40,9 +42,10 @@ from capkernel.wire.vault import (
 
 _CHUNK = 1 << 20
 _MAX_JOB_BODY = 4096
+_MAX_RUNNER_BODY = 1 << 20
 _RUNNER_GRACE = GRACE_SECONDS + 5.0  # seconds beyond a job's own before the runner counts as lost
 _LOST = "the process that ran it was lost"
-_IMPORT_SECONDS = 30.0  # a runner may have to import pandas first
+_IMPORT_SECONDS = 30.0  # a runner may have to import numpy and pandas first
 
 
 class _JobLink:
@@ -50,7 +53,9 @@ class _JobLink:
 
     def __init__(self, job: Job, stream: socket.socket, pieces: list[tuple[Piece, bytes]]) -> None:
         self.number = job.number
-        self.deadline = time.monotonic() + job.seconds + _RUNNER_GRACE + _IMPORT_SECONDS
+        imports = not IMPORTED_HERE.keys().isdisjoint({*job.libraries, *libraries_of(job.bundle)})
+        grace = _RUNNER_GRACE + (_IMPORT_SECONDS if imports else 0.0)
+        self.deadline = time.monotonic() + job.seconds + grace
         self.stream = stream
         self._outgoing = deque(memoryview(encode(piece, blob)) for piece, blob in pieces)
         self._reader: FrameReader[Result | Poisoned] = FrameReader(
@@ -115,7 +120,8 @@ class _Loop:
         self._keeper = Keeper(tell=self._tell, start=self._start)
         self._runner: socket.socket | None = None
         self._runner_ready = False
-        self._runner_reader: FrameReader[RunnerReady | Ended] = FrameReader(FromRunner)
+        self._runner_turns = RunnerLink()
+        self._runner_reader = _runner_reader()
         self._job: _JobLink | None = None
 
     def run(self) -> None:
@@ -159,7 +165,8 @@ class _Loop:
             self._finish(None, _LOST)
         self._runner = socket.socket(fileno=descriptor)
         self._runner.settimeout(5.0)
-        self._runner_reader = FrameReader(FromRunner)
+        self._runner_reader = _runner_reader()
+        self._runner_turns = RunnerLink()
         self._selector.register(self._runner, selectors.EVENT_READ)
         self._keeper.runner_generation = generation
 
@@ -171,6 +178,7 @@ class _Loop:
                 raise EOFError
             self._runner_reader.feed(data)
             for message, _ in self._runner_reader.frames():
+                self._runner_turns.received(message)
                 if isinstance(message, RunnerReady):
                     self._runner_ready = True
                     self._tell(RunnerReady(message.report, self._keeper.runner_generation))
@@ -198,6 +206,7 @@ class _Loop:
     def _start(self, job: Job, pieces: list[tuple[Piece, bytes]]) -> bool:
         if self._runner is None or not self._runner_ready or self._job is not None or self._runner_has_ended():
             return False
+        self._runner_turns.sending(job.number)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
         link = _JobLink(job, ours, pieces)
@@ -245,8 +254,7 @@ class _Loop:
 
     def _ended(self, message: Ended) -> None:
         job = self._job
-        if job is None or message.number != job.number:
-            raise RemoteProtocolError("the end of a job that does not run")
+        assert job is not None
         job.read()  # what it sent before it ended
         if message.problem:
             self._finish(None, message.problem)
@@ -263,6 +271,10 @@ class _Loop:
         self._forget(job)
         job.stream.close()
         self._keeper.job_done(result, reason, place)
+
+
+def _runner_reader() -> FrameReader[RunnerReady | Ended]:
+    return FrameReader(FromRunner, max_body=_MAX_RUNNER_BODY, max_blob=0)
 
 
 def serve(link: socket.socket, report: str) -> None:

@@ -26,6 +26,32 @@ def get_date(source: Reader) -> date:
     return date(*_DATE.unpack(source.take(_DATE.size)))
 
 
+def skip_date(source: Reader) -> None:
+    source.take(_DATE.size)
+
+
+def skip_time(source: Reader) -> None:
+    source.take(_TIME.size)
+    _skip_zone(source)
+
+
+def skip_datetime(source: Reader) -> None:
+    skip_date(source)
+    skip_time(source)
+
+
+def skip_delta(source: Reader) -> None:
+    source.take(_DELTA.size)
+
+
+def _skip_zone(source: Reader) -> None:
+    kind = source.u8()
+    if kind in (_OFFSET, _NAMED_OFFSET):
+        skip_delta(source)
+    if kind in (_NAMED_OFFSET, _ZONE):
+        source.sized()
+
+
 def put_time(out: Writer, value: time) -> None:
     out.raw(_TIME.pack(value.hour, value.minute, value.second, value.microsecond, value.fold))
     put_zone(out, value.tzinfo)

@@ -95,6 +95,16 @@ class Writer:
         self.raw(little(lengths))
         self.text("".join([item for item in items if item is not None]))
 
+    def begin_sized(self) -> tuple[int, int]:
+        """Leave room for the size of what follows, which `end_sized` fills in."""
+        self.parts.append(b"")
+        self.size += _I64.size
+        return len(self.parts) - 1, self.size
+
+    def end_sized(self, mark: tuple[int, int]) -> None:
+        place, start = mark
+        self.parts[place] = _I64.pack(self.size - start)
+
     def integer(self, number: int) -> None:
         self.sized(number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True))
 
@@ -133,6 +143,17 @@ class Reader:
     def i64(self) -> int:
         number: int = _I64.unpack(self.take(8))[0]
         return number
+
+    def begin_sized(self) -> int:
+        """Where what follows ends, by the size before it."""
+        size = self.i64()
+        if not 0 <= size <= self.left():
+            raise BadValue("a size that does not fit")
+        return self.at + size
+
+    def end_sized(self, end: int) -> None:
+        if self.at != end:
+            raise BadValue("a part that is not of its size")
 
     def sized(self) -> memoryview:
         return self.take(self.u32())

@@ -115,6 +115,30 @@ PUT: dict[type, Callable[[Writer, Any], None]] = {
     UUID: _put_uuid,
 }
 
+
+def _skip(fixed: int = 0, sized: int = 0) -> Callable[[Reader], None]:
+    def skip(source: Reader) -> None:
+        source.take(fixed)
+        for _ in range(sized):
+            source.sized()
+
+    return skip
+
+
+SKIP: dict[bytes, Callable[[Reader], None]] = {
+    **dict.fromkeys((b"N", b"Y", b"?"), _skip()),
+    **dict.fromkeys((b"i", b"f"), _skip(8)),
+    **dict.fromkeys((b"c", b"U"), _skip(16)),
+    **dict.fromkeys((b"I", b"s", b"b", b"B", b"C"), _skip(sized=1)),
+    b"R": _skip(sized=2),
+    b"r": _skip(sized=3),
+    b"D": _clock.skip_date,
+    b"T": _clock.skip_time,
+    b"A": _clock.skip_datetime,
+    b"E": _clock.skip_delta,
+}
+"""How a scalar is passed over without being made. Raises BadValue when bytes are missing."""
+
 GET: dict[bytes, tuple[str, Callable[[Reader], Any]]] = {
     b"N": ("None", lambda _: None),
     b"Y": ("bool", lambda _: True),

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from capkernel.wire.types import ANY, TypeNode
+
 VERBS: Final[tuple[str, ...]] = ("list", "read", "write", "read_classified", "write_classified")
 """What can be done with files. "list" is the names in a directory, and whether, what and how large something is."""
 
@@ -78,6 +80,7 @@ class FreeName(msgspec.Struct, frozen=True):
     kind: str  # "data" (sent by value at the call) | "module" | "table" | "function" | "api" | "classified"
     target: str = ""  # module: "numpy"; table/api: the qualified name, e.g. "json.loads"
     function: CodeKey | None = None  # kind "function": another entry of the plan's `pure`
+    type: TypeNode = ANY  # kind "data": what the value at the call must be
 
 
 class PureFunction(msgspec.Struct, frozen=True):

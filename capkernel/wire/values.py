@@ -7,7 +7,8 @@ Rule 3: numpy and pandas are imported only when such a value occurs, so a proces
 Rule 4: no exception text holds a value or a dict key (a column's label is named: it is what has to be changed).
 
 Layout: `CKV1`, flags (1 byte: numpy, pandas needed), handle table (count, then sized ASCII names), one tagged value.
-Handles stand in the table so that the vault can read which ones a value refers to without walking it.
+Handles stand in the table so that the vault can read which ones a value refers to without walking it. Items that are
+coded one by one, and a pandas object, have their size before them, so that they can be passed over (`wire.types`).
 Equal objects that were shared come back as separate copies; cycles are refused as too deep. Arrays come back C-ordered
 and writeable. `bool`, `int`, `str` and so on keep their type; sets may come back in another order.
 """
@@ -43,9 +44,9 @@ Buffer = bytes | bytearray | memoryview
 
 _MAGIC = b"CKV1"
 _PACK_FROM = 8  # shorter sequences are coded one by one: packing would cost more than it saves
-_EACH, _FLOATS, _INTS, _STRS = range(4)
+EACH, FLOATS, INTS, STRS = range(4)
 _SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"e", frozenset: b"z"}
-_DICT, _HANDLE, _ARRAY, _SCALAR, _PANDAS = b"d", b"H", b"a", b"n", b"p"
+_DICT, HANDLE, ARRAY, SCALAR, PANDAS = b"d", b"H", b"a", b"n", b"p"
 
 
 def encode(value: object, *, handle_of: Callable[[object], str | None] | None = None) -> bytes:
@@ -67,7 +68,7 @@ def decode(data: Buffer, *, classified: Callable[[str], object] | None = None) -
     `classified` makes the object for a handle; without it a value that refers to handles is a BadValue.
     """
     try:
-        source = _opened(data)[1]
+        source = opened(data)[1]
         source.classified = classified
         value = _get(source, 0)
         if source.left():
@@ -81,18 +82,18 @@ def decode(data: Buffer, *, classified: Callable[[str], object] | None = None) -
 
 def handles(data: Buffer) -> tuple[str, ...]:
     """The vault handles that the encoded value refers to. Raises BadValue."""
-    return _opened(data)[1].handles
+    return opened(data)[1].handles
 
 
 def libraries(data: Buffer) -> tuple[str, ...]:
     """Which of numpy and pandas decoding needs, by the header's word. Raises BadValue."""
-    flags = _opened(data)[0]
+    flags = opened(data)[0]
     return tuple(name for bit, name in ((USES_NUMPY, "numpy"), (USES_PANDAS, "pandas")) if flags & bit)
 
 
 def type_name(data: Buffer) -> str:
     """The type of the encoded value, by its first tag. Raises BadValue."""
-    source = _opened(data)[1]
+    source = opened(data)[1]
     name = _NAMES.get(bytes(source.take(1)))
     if name is None:
         raise BadValue("an unknown tag")
@@ -101,7 +102,7 @@ def type_name(data: Buffer) -> str:
 
 def text_of(data: Buffer) -> str | bytes | None:
     """The value when it is a str or bytes, else None. Raises BadValue. Never imports anything."""
-    source = _opened(data)[1]
+    source = opened(data)[1]
     if bytes(source.data[source.at : source.at + 1]) not in (b"s", b"b"):
         return None
     value = decode(data)
@@ -110,17 +111,23 @@ def text_of(data: Buffer) -> str | bytes | None:
 
 def pair(left: bytes, right: bytes) -> bytes:
     """The encoded tuple of two encoded values, without decoding them. Raises BadValue, also for values with handles."""
-    flags, first = _opened(left)
-    more, second = _opened(right)
+    flags, first = opened(left)
+    more, second = opened(right)
     if first.handles or second.handles:
         raise BadValue("values that refer to handles cannot be paired")
     if first.left() + second.left() > MAX_BYTES:
         raise BadValue("the pair is too large")
-    head = (_MAGIC, bytes((flags | more,)), b"\0\0", _SEQUENCES[tuple], struct.pack("<IB", 2, _EACH))
+    head = (
+        _MAGIC,
+        bytes((flags | more,)),
+        b"\0\0",
+        _SEQUENCES[tuple],
+        struct.pack("<IBq", 2, EACH, first.left() + second.left()),
+    )
     return b"".join((*head, left[first.at :], right[second.at :]))
 
 
-def _opened(data: Buffer) -> tuple[int, Reader]:
+def opened(data: Buffer) -> tuple[int, Reader]:
     """The flags, and a reader that stands at the value."""
     source = Reader(memoryview(data), None)
     if source.left() > MAX_BYTES + (1 << 17):
@@ -175,11 +182,11 @@ def _put_items(out: Writer, items: tuple[Any, ...], depth: int, step: str) -> No
     out.u32(len(items))
     kinds = set(map(type, items)) if len(items) >= _PACK_FROM else set()
     if kinds == {float}:
-        out.u8(_FLOATS)
+        out.u8(FLOATS)
         out.raw(little(array("d", items)))
         return
     if kinds == {str}:
-        out.u8(_STRS)
+        out.u8(STRS)
         out.strings(items)
         return
     if kinds == {int}:
@@ -188,15 +195,17 @@ def _put_items(out: Writer, items: tuple[Any, ...], depth: int, step: str) -> No
         except OverflowError:
             pass
         else:
-            out.u8(_INTS)
+            out.u8(INTS)
             out.raw(little(packed))
             return
-    out.u8(_EACH)
+    out.u8(EACH)
+    mark = out.begin_sized()
     for index, item in enumerate(items):
         try:
             _put(out, item, depth + 1)
         except Unsendable as problem:
             raise problem.within(step.format(index)) from None
+    out.end_sized(mark)
 
 
 def _put_handle(out: Writer, value: object) -> bool:
@@ -208,7 +217,7 @@ def _put_handle(out: Writer, value: object) -> bool:
     index = out.handles.setdefault(name, len(out.handles))
     if index >= MAX_HANDLES:
         raise Unsendable(f"more than {MAX_HANDLES} different Classified values")
-    out.raw(_HANDLE)
+    out.raw(HANDLE)
     out.u32(index)
     return True
 
@@ -220,12 +229,12 @@ def _put_library_object(out: Writer, value: object, depth: int) -> bool:
 
         if _arrays.is_array(value):
             out.flags |= USES_NUMPY
-            out.raw(_ARRAY)
+            out.raw(ARRAY)
             _arrays.put_array(out, value)
             return True
         if _arrays.is_scalar(value):
             out.flags |= USES_NUMPY
-            out.raw(_SCALAR)
+            out.raw(SCALAR)
             _arrays.put_scalar(out, value)
             return True
     if "pandas" in sys.modules:
@@ -234,8 +243,10 @@ def _put_library_object(out: Writer, value: object, depth: int) -> bool:
         kind = _frames.kind_of(value)
         if kind is not None:
             out.flags |= USES_NUMPY | USES_PANDAS
-            out.raw(_PANDAS)
+            out.raw(PANDAS)
+            mark = out.begin_sized()
             _frames.put(out, value, kind, depth, _put)
+            out.end_sized(mark)
             return True
     return False
 
@@ -276,15 +287,18 @@ def _get(source: Reader, depth: int) -> Any:
 def _get_items(source: Reader, depth: int) -> Sequence[Any]:
     count = source.u32()
     packing = source.u8()
-    if packing == _EACH:
-        if count > source.left():
+    if packing == EACH:
+        end = source.begin_sized()
+        if count > end - source.at:
             raise BadValue("more items are announced than bytes are there")
-        return [_get(source, depth + 1) for _ in range(count)]
-    if packing == _FLOATS:
+        items = [_get(source, depth + 1) for _ in range(count)]
+        source.end_sized(end)
+        return items
+    if packing == FLOATS:
         return source.many("d", count)
-    if packing == _INTS:
+    if packing == INTS:
         return source.many("q", count)
-    if packing == _STRS:
+    if packing == STRS:
         items = source.strings(count)
         if None in items:
             raise BadValue("a missing string")
@@ -331,7 +345,10 @@ def _get_scalar(source: Reader, _: int) -> Any:
 def _get_pandas(source: Reader, depth: int) -> Any:
     from capkernel.wire import _frames
 
-    return _frames.get(source, depth, _get)
+    end = source.begin_sized()
+    made = _frames.get(source, depth, _get)
+    source.end_sized(end)
+    return made
 
 
 _NESTED: dict[bytes, tuple[str, Callable[[Reader, int], Any]]] = {
@@ -340,10 +357,10 @@ _NESTED: dict[bytes, tuple[str, Callable[[Reader, int], Any]]] = {
     b"e": ("set", _get_set),
     b"z": ("frozenset", lambda source, depth: frozenset(_get_set(source, depth))),
     _DICT: ("dict", _get_dict),
-    _HANDLE: ("Classified", _get_handle),
-    _ARRAY: ("numpy array", _get_array),
-    _SCALAR: ("numpy scalar", _get_scalar),
-    _PANDAS: ("pandas object", _get_pandas),
+    HANDLE: ("Classified", _get_handle),
+    ARRAY: ("numpy array", _get_array),
+    SCALAR: ("numpy scalar", _get_scalar),
+    PANDAS: ("pandas object", _get_pandas),
 }
 _NAMES: dict[bytes, str] = {
     **{tag: name for tag, (name, _) in _scalars.GET.items()},

@@ -29,7 +29,6 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
     silent: bool = False
     store_history: bool = True
     allow_stdin: bool = False
-    expressions: dict[str, str] = {}
     masks: tuple[MaskSite, ...] = ()
 
 
@@ -44,6 +43,16 @@ class Inspect(msgspec.Struct, tag="inspect", frozen=True):
     code: str
     cursor: int
     detail: int = 0
+
+
+class Evaluate(msgspec.Struct, tag="evaluate", frozen=True):
+    """Evaluate `text`, one expression that was checked as a cell of its own, and give back how it is displayed:
+    `{"status": "ok", "data": …, "metadata": …}`, or the error as a cell's reply has it."""
+
+    request: int
+    cell: int
+    text: str
+    masks: tuple[MaskSite, ...] = ()
 
 
 class InputReply(msgspec.Struct, tag="input_reply", frozen=True):
@@ -72,7 +81,7 @@ class Shutdown(msgspec.Struct, tag="shutdown", frozen=True):
     pass
 
 
-ToWorker = Execute | Complete | Inspect | InputReply | CallResult | Shutdown
+ToWorker = Execute | Evaluate | Complete | Inspect | InputReply | CallResult | Shutdown
 
 # ── worker → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -102,7 +111,8 @@ class InputRequest(msgspec.Struct, tag="input_request", frozen=True):
 
 
 class Finished(msgspec.Struct, tag="finished", frozen=True):
-    """The end of an Execute, Complete or Inspect: its reply content, and for a cell the names bound and deleted."""
+    """The end of an Execute, Evaluate, Complete or Inspect: its reply content, and for a cell the names bound and
+    deleted."""
 
     request: int
     content: dict[str, Any]

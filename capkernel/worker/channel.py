@@ -24,6 +24,7 @@ from capkernel.wire.worker import (
     CallResult,
     CloseScope,
     Complete,
+    Evaluate,
     Execute,
     InputReply,
     InputRequest,
@@ -37,7 +38,7 @@ from capkernel.worker.interrupts import Interrupts, block_in_this_thread
 
 _CHUNK = 256 * 1024
 
-Request = Execute | Complete | Inspect
+Request = Execute | Evaluate | Complete | Inspect
 
 
 class Channel:
@@ -112,7 +113,7 @@ class Channel:
                 self._inputs.put(message)
             case Shutdown():
                 os._exit(0)
-            case Execute() | Complete() | Inspect():
+            case Execute() | Evaluate() | Complete() | Inspect():
                 on_request(message)
 
 

@@ -23,7 +23,7 @@ import capkernel.api
 from capkernel.api import membrane as installed
 from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
 from capkernel.wire.errors import LocalProtocolError
-from capkernel.wire.worker import Complete, Execute, Finished, Inspect, Published, Ready
+from capkernel.wire.worker import Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
@@ -78,7 +78,7 @@ class Worker:
 
     def take(self, request: Request) -> None:
         """Called by the reading thread."""
-        if isinstance(request, Execute):
+        if isinstance(request, Execute | Evaluate):
             self._interrupts.expect()
         self._loop.call_soon_threadsafe(self._requests.put_nowait, request)
 
@@ -96,6 +96,8 @@ class Worker:
         match request:
             case Execute():
                 return await self._execute(request)
+            case Evaluate():
+                return self._evaluate(request)
             case Complete():
                 return Finished(request.request, json_clean(self._kernel.do_complete(request.code, request.cursor)))
             case Inspect():
@@ -124,6 +126,24 @@ class Worker:
         failed = KeyboardInterrupt() if result is None else (result.error_before_exec or result.error_in_exec)
         bound, deleted = self._names.end(failed, cell_filename(cell.cell))
         return Finished(cell.request, json_clean(reply), bound, deleted)
+
+    def _evaluate(self, wanted: Evaluate) -> Finished:
+        """The value of a checked expression, as it is displayed. Compiled under the number it was checked under."""
+        kernel, shell = self._kernel, self._kernel.shell
+        kernel.set_parent([], _parent(wanted.request), "shell")
+        self._membrane.know_cell(wanted.cell, wanted.masks, wanted.text)
+        try:
+            with self._interrupts.armed():
+                code = compile(wanted.text, cell_filename(wanted.cell), "eval", dont_inherit=True)
+                value = eval(code, shell.user_global_ns, shell.user_ns)  # noqa: S307 — checked like a cell
+                data, metadata = shell.display_formatter.format(value)
+        except (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError) as problem:
+            try:
+                why = str(problem)
+            except Exception:
+                why = ""
+            return Finished(wanted.request, _failure(type(problem).__name__, why))
+        return Finished(wanted.request, json_clean({"status": "ok", "data": data, "metadata": metadata}))
 
     def _finish(self, finished: Finished) -> None:
         try:

@@ -407,3 +407,27 @@ def test_no_rules_no_start(processes: Processes, cache_directory: Path) -> None:
 
     run(body)
     assert "captures" in processes.errors.read_text()
+
+
+def test_a_checker_that_has_checked_much_is_replaced_while_idle(
+    processes: Processes, cache_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capkernel.checker.client._IDLE_SECONDS", 0.3)
+
+    async def body() -> None:
+        async with checker(processes, cache_directory, recycle_after=5) as client:
+            await accept(client, 1, "kept = 1")
+            for number in range(2, 8):
+                assert await codes(client, number, "nothing_here") == ["unbound-name"]
+                await asyncio.sleep(0.05)
+            assert len(processes.started) == 1  # it was never idle
+            assert isinstance(await client.check(8, "kept + 1"), Accepted)
+            await asyncio.sleep(0.8)
+            assert len(processes.started) == 1  # a cell may be running: what it binds is not known yet
+            await client.commit(8, ())
+            await asyncio.sleep(0.8)
+            assert len(processes.started) == 2
+            await accept(client, 9, "kept + 1")  # the new one knows the session
+            assert processes.started[0].poll() is not None
+
+    run(body)

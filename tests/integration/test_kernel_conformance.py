@@ -79,15 +79,14 @@ class TestConformance(jupyter_kernel_test.KernelTests):
         reply: dict[str, Any] = self.kc.get_shell_msg(timeout=10)
         assert reply["content"] == {"status": "ok", "comms": {}}
 
-    def test_user_expressions_are_not_evaluated(self) -> None:
+    def test_user_expressions_are_checked_and_evaluated(self) -> None:
         self.flush_channels()
-        self.kc.execute("touched = []", user_expressions={"a": "touched.append(1)"})
+        self.kc.execute("two = 2", user_expressions={"a": "two + 1", "b": "REFUSE", "c": "two = 3"})
         reply = self.get_non_kernel_info_reply(timeout=10)["content"]
-        assert reply["status"] == "ok"
-        assert reply["user_expressions"]["a"]["status"] == "error"
-        self.flush_channels()
-        reply, outputs = self.execute_helper("touched")
-        assert outputs[0]["content"]["data"]["text/plain"] == "[]"
+        found = reply["user_expressions"]
+        assert found["a"]["data"] == {"text/plain": "3"}
+        assert found["b"]["ename"] == "CellRefused"
+        assert found["c"]["ename"] == "NotEvaluated"
 
     def test_silent_cells_count_nothing(self) -> None:
         self.flush_channels()

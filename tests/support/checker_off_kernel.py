@@ -66,10 +66,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("-f", required=True)
     parser.add_argument("--base", required=True)
+    parser.add_argument("--policy")
     arguments = parser.parse_args()
     directory, _lock = runtime_dir.make()
     os.chdir(directory)
-    assembly = Assembly.read(base=arguments.base, runtime=directory, policy=None, profile=None)
+    assembly = Assembly.read(base=arguments.base, runtime=directory, policy=arguments.policy, profile=None)
 
     def parts() -> Parts:
         return replace(assembly.parts(), make_checker=AcceptsEverything)

@@ -46,10 +46,24 @@ def unchecked_kernel(directory: Path, *options: str) -> Iterator[UncheckedKernel
 
 
 @contextmanager
-def checker_off_kernel(directory: Path) -> Iterator[UncheckedKernel]:
+def checker_off_kernel(directory: Path, *options: str) -> Iterator[UncheckedKernel]:
     """Everything real but the checker, which allows everything: what holds then, the processes hold."""
     command = [sys.executable, "-P", "-s", "-E", str(CHECKER_OFF), "-f", "{connection_file}", "--base", str(directory)]
-    kernel = UncheckedKernel(directory, command)
+    kernel = UncheckedKernel(directory, [*command, *options])
+    try:
+        yield kernel
+    finally:
+        kernel.close()
+
+
+IMPATIENT = Path(__file__).with_name("impatient_kernel.py")
+
+
+@contextmanager
+def impatient_kernel(directory: Path, policy: Path, *options: str) -> Iterator[UncheckedKernel]:
+    """Everything real, checker included; only the waits for stuck processes are short."""
+    command = [sys.executable, "-P", "-s", "-E", str(IMPATIENT), "-f", "{connection_file}", "--base", str(directory)]
+    kernel = UncheckedKernel(directory, [*command, "--policy", str(policy), *options])
     try:
         yield kernel
     finally:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+import msgspec
+
 from capkernel.checker.captures.codekeys import CodeKeys
 from capkernel.checker.captures.known import Class, Context, Function
 from capkernel.checker.captures.reach import Reach
 from capkernel.checker.captures.sources import shipped_source
 from capkernel.wire.plan import CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite
+from capkernel.wire.types import union
 
 
 class Unshippable(Exception):
@@ -18,6 +21,17 @@ class Unshippable(Exception):
     def __init__(self, definition: Function | Class) -> None:
         super().__init__("a definition that does not read back as it was checked")
         self.definition = definition
+
+
+def _either(before: tuple[FreeName, ...], now: tuple[FreeName, ...]) -> tuple[FreeName, ...]:
+    """Free names of a function that the cell hands over in two places, between which a name may be bound anew."""
+    known = {free.name: free.type for free in before if free.kind == "data"}
+    return tuple(
+        msgspec.structs.replace(free, type=union([known[free.name], free.type]))
+        if free.kind == "data" and free.name in known
+        else free
+        for free in now
+    )
 
 
 class PlanBuilder:
@@ -62,6 +76,9 @@ class PlanBuilder:
             name = definition.name if isinstance(definition, Function) else definition.node.name
             kind = "lambda" if isinstance(node, ast.Lambda) else "def"  # a class is a definition like a function
             resolved = tuple(self._free_name(entry, reach, keys) for _, entry in sorted(free.items()))
+            before = self._pure.get(keys[node])
+            if before is not None:
+                resolved = _either(before.free, resolved)
             self._pure[keys[node]] = PureFunction(keys[node], kind, name, source, resolved)
 
     def _free_name(self, free: FreeName, reach: Reach, keys: dict[ast.AST, CodeKey]) -> FreeName:

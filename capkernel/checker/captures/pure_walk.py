@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mypy.nodes import TypeInfo
 from mypy.types import Type
 
+from capkernel.checker.captures.described import described
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import (
@@ -37,6 +38,7 @@ from capkernel.checker.captures.types import (
 )
 from capkernel.checker.tables import pure
 from capkernel.wire.plan import FreeName
+from capkernel.wire.types import union
 
 if TYPE_CHECKING:
     from capkernel.checker.captures.purity import Purity
@@ -133,9 +135,10 @@ class Walk:
             # A function of an earlier cell reads what the name is now; both must be plain.
             current = known.type if entry.cell != self.context.number and entry.cell > self.context.number else seen
             typ = current if not self.purity.types.is_plain(current) else seen
-            self._data(node, typ, origin_of(entry))
+            self._data(node, typ, origin_of(entry), known.type)
 
-    def _data(self, node: ast.Name, typ: Type | None, origin: str) -> None:
+    def _data(self, node: ast.Name, typ: Type | None, origin: str, bound: Type | None = None) -> None:
+        """`bound`: the type of the session's name, when it is one; what is read may be narrowed."""
         if is_classified(typ):
             self.free[node.id] = FreeName(node.id, "classified")
             return
@@ -144,7 +147,11 @@ class Walk:
             return
         for info in session_classes(typ):
             self._reach_info(node, info)
-        self.free[node.id] = FreeName(node.id, "data")
+        types = [described(typ)] if bound is None else [described(typ), described(bound)]
+        before = self.free.get(node.id)
+        if before is not None and before.kind == "data":
+            types.append(before.type)
+        self.free[node.id] = FreeName(node.id, "data", type=union(types))
 
     def _library(self, node: ast.Name) -> None:
         path = path_of(node, self.context, self.purity.view)

@@ -371,3 +371,13 @@ def test_the_client_of_the_vault_fulfils_the_port(session, project):
     client.map("2" * 32, "0" * 32, NOTHING, values.encode({}), False)
     client.zip("3" * 32, "0" * 32, "1" * 32)
     assert client.origins("3" * 32) == {"file:.env", "cell:1"}
+
+
+def test_a_write_that_lands_meanwhile_does_not_show(session, scope, project, value):
+    """Whether an earlier write succeeded must not be told by how later calls on the same name end."""
+    for _ in range(60):
+        session.do(scope, "secrets/mine", "write_classified", secret=value)
+        assert session.do(scope, "secrets/mine", "exists") is True
+        assert session.do(scope, "secrets/mine", "is_classified") is True
+    session.settle()
+    assert len(session.vault.writes) == 60

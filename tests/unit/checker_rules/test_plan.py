@@ -7,6 +7,7 @@ from typing import Any
 from capkernel.checker.protocol import Accepted
 from capkernel.vault.apply import build
 from capkernel.wire.plan import CodeKey, FreeName, Plan, PureFunction
+from capkernel.wire.types import ANY, TypeNode, shown
 from capkernel.wire.vault import FunctionBundle, function_id
 
 from .conftest import Notebook
@@ -128,8 +129,36 @@ def test_a_closure_over_plain_data_is_shipped(notebook: Notebook) -> None:
         "tag('p')"
     ).plan
     join = _by_name(plan, "join")
-    assert join.free == (FreeName("prefix", "data"),)
+    assert join.free == (FreeName("prefix", "data", type=TypeNode("str")),)
     assert _run(plan, join, "x", prefix="p-") == "p-x"
+
+
+def test_captured_names_carry_their_static_types(notebook: Notebook) -> None:
+    notebook.accepted(
+        "from enum import Enum\nfrom typing import Any, Literal\nimport decimal\n"
+        "class E(Enum):\n    A = 1\n"
+        "a = 1\nb = ['x']\nc = {'k': (1, 2.0)}\nd: int | None = 3\n"
+        "e: Literal['p', 'q'] = 'p'\nf: tuple[int, ...] = ()\n"
+        "g = {1}\nh: dict[str, list[int | str]] = {}\ni = decimal.Decimal(1)\nj = E.A\nk = True\nm = b'x'"
+    )
+    plan = notebook.accepted("s = classify('abc')\ns.map(lambda x: str((a, b, c, d, e, f, g, h, i, j, k, m)))").plan
+    types = {free.name: shown(free.type) for free in _by_name(plan, "<lambda>").free if free.kind == "data"}
+    assert types == {
+        "a": "int", "b": "list[str]", "c": "dict[str, tuple[int, float]]", "d": "int | None", "e": "str",
+        "f": "tuple[int, ...]", "g": "set[int]", "h": "dict[str, list[int | str]]", "i": "any", "j": "any",
+        "k": "bool", "m": "bytes",
+    }  # fmt: skip
+
+
+def test_a_captured_name_is_what_it_may_be_at_any_of_its_places(notebook: Notebook) -> None:
+    notebook.accepted("x: int | str = 1\ndef f(v: str) -> str:\n    return v + (x if isinstance(x, str) else str(x))")
+    plan = notebook.accepted("s = classify('abc')\ns.map(f)").plan
+    [x] = [free for free in _by_name(plan, "f").free if free.name == "x"]
+    assert set(shown(x.type).split(" | ")) == {"int", "str"}
+    notebook.accepted("x = 2.5")
+    plan = notebook.accepted("s.map(f)").plan
+    [x] = [free for free in _by_name(plan, "f").free if free.name == "x"]
+    assert x.type == ANY or "float" in shown(x.type)
 
 
 def test_a_class_is_shipped_with_its_decorator_and_helpers(notebook: Notebook) -> None:

@@ -37,6 +37,8 @@ class Parts:
         self.broker = self
         self.not_ready = ""
         self.no_vault = ""
+        self.lost_between: list[str] = []
+        self.lost_in_vault = ""
         self.pipeline: Pipeline | None = None
         self.during_check: Callable[[], None] = lambda: None
 
@@ -86,6 +88,17 @@ class Parts:
 
     def lost(self) -> str:
         return "these names are lost: x"
+
+    def losses(self) -> list[str]:
+        told, self.lost_between = self.lost_between, []
+        return told
+
+    def vault_loss(self) -> str:
+        told, self.lost_in_vault = self.lost_in_vault, ""
+        return told
+
+    def obituary(self) -> str:
+        return "it was ended by SIGKILL"
 
 
 class Supervisor(Parts):

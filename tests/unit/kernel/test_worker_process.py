@@ -204,14 +204,22 @@ def test_a_report_that_is_none_is_no_report(report: str) -> None:
     play(scene)
 
 
-def test_an_end_nobody_asked_for_is_ignored() -> None:
+@pytest.mark.parametrize(
+    "out_of_turn",
+    [
+        [Finished(5, {})], [Finished(-1, {})], [Finished(4, {"a": 1}), Finished(4, {"a": 2})],
+        [Call(7, Invoke("slow", "size")), Call(7, Invoke("slow", "size"))],
+    ],
+    ids=["another request", "no request", "twice", "an open call again"],
+)  # fmt: skip
+def test_a_message_out_of_turn_ends_it(out_of_turn: list[Any]) -> None:
     async def scene(stage: Stage) -> None:
         await started(stage)
-        future = stage.worker.request(Complete(4, "x", 1))
-        stage.say(Finished(5, {}), Finished(-1, {}), Finished(4, {"a": 1}), Finished(4, {"a": 2}))
-        assert (await future).content == {"a": 1}
+        stage.worker.request(Complete(4, "x", 1)).add_done_callback(lambda done: done.exception())
+        stage.say(*out_of_turn)
         await a_moment()
-        assert not stage.worker.ended
+        assert stage.worker.ended
+        assert "it broke the protocol" in stage.worker.obituary()
 
     play(scene)
 
