@@ -18,6 +18,7 @@ from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED
 from capkernel.checker.tables import borrows
 
 _DEEPEST = 40
+
 # Builtins that have run through an iterator when they return, and hold what it gave.
 _CONSUMING = frozenset(
     f"builtins.{name}"
@@ -168,6 +169,9 @@ class Calls(Expressions):
                 given[names[index]] |= value
             else:
                 extra |= value
+        bound = {*names[: len(positional)], *(keyword.arg for keyword in keywords)}
+        for name in _kept_defaults(function) - bound:
+            given[name] |= UNKNOWN  # one object for all calls, and as old as the function
         for keyword in keywords:
             value = values.get(id(keyword.value), UNKNOWN)
             if keyword.arg is None:
@@ -346,7 +350,10 @@ class Calls(Expressions):
         functions = arguments[0][1] if arguments else NOTHING
         known = bool(functions) and all(isinstance(token, Closure) for token in functions)
         returned = self._call_back(node, functions, items)
-        self.unknown_call(node, node.func, "map", NOTHING, arguments[1:], keeps=False)
+        if arguments and self.caps(items):
+            self.implicit(node, [arguments[0][0]], ("__call__",), [items])
+        bound = bool(arguments) and self._is_bound(*arguments[0])
+        self.unknown_call(node, node.func, "map", NOTHING, arguments if bound else arguments[1:], keeps=bound)
         self.produces(made, items if filters or not known else returned)
         return made
 
@@ -377,11 +384,14 @@ class Calls(Expressions):
         """A call whose source nobody holds: it may call what it gets, and keep it in whatever it gets."""
         given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
         caps = (self.caps(given) | self.caps(receiver)) & set(self.active)
+        keeps = keeps or any(self._is_bound(expression, value) for expression, value in arguments)
         inside = frozenset().union(
             *(self.heap.contents.get(token, NOTHING) for token in receiver if isinstance(token, Site))
         )
-        for _, value in arguments:
+        for expression, value in arguments:
             self._call_back(node, value, given | inside | (receiver & UNKNOWN))
+            if caps:
+                self.implicit(node, [expression], ("__call__",), [given])
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
         holds = self.heap.within(given) | self.heap.within(receiver)
@@ -444,6 +454,14 @@ class Calls(Expressions):
         # In a definition that is judged by itself a parameter may be any function; callers bring the real one.
         return OUTER in receiver and not self.lenient
 
+    def _is_bound(self, expression: ast.expr, value: Value) -> bool:
+        """Whether an argument is a method of a library's object, which may keep what it is called with: `kept.append`."""
+        if isinstance(expression, ast.Attribute) and expression.attr in borrows().methods:
+            return False
+        typ = self.context.type_of(expression)
+        proper = get_proper_type(typ) if typ is not None else None
+        return isinstance(proper, (CallableType, Overloaded)) and any(isinstance(token, Site) for token in value)
+
     def _check_start(self, node: ast.Call, name: str, arguments: Arguments, receiver: Value = NOTHING) -> None:
         caps: set[Cap] = set()
         for _, value in arguments:
@@ -496,6 +514,18 @@ def _type_object(typ: Type | None) -> TypeInfo | None:
     if isinstance(proper, (CallableType, Overloaded)) and proper.is_type_obj():
         return proper.type_object()
     return None
+
+
+def _kept_defaults(function: FunctionNode) -> set[str]:
+    """The parameters whose default is an object that can be written to: `def f(x, store=[])`."""
+    arguments = function.args
+    places = arguments.posonlyargs + arguments.args
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(places[len(places) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    made = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+    return {parameter.arg for parameter, default in pairs if isinstance(default, made)}
 
 
 def _key(given: dict[str, Value]) -> tuple[tuple[str, Value], ...]:
