@@ -23,6 +23,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "This Python has no venv module. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip  # an old one misses new releases
 
 # An ordinary, not an editable, install: an editable one would put this repository on the path of trusted processes.
 $(STAMP): $(VENV)/bin/python $(SOURCES)
@@ -57,6 +58,7 @@ clean:
 # New exact versions for requirements.lock, from what pyproject.toml allows today.
 lock:
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check ".[$(EXTRAS)]"
 	{ sed -n 1p requirements.lock; $(VENV)-lock/bin/python -m pip freeze --exclude capkernel; } > requirements.lock.new
 	mv requirements.lock.new requirements.lock && rm -rf $(VENV)-lock

@@ -43,7 +43,7 @@ concurrent.futures contextlib copy csv dataclasses datetime decimal difflib enum
 html io itertools json logging math numbers operator os os.path pathlib pprint random re secrets shutil statistics
 string struct sys textwrap time timeit types typing typing_extensions unicodedata urllib.parse urllib.request uuid
 warnings xml.etree.ElementTree zipfile zoneinfo
-""".split()  # noqa: SIM905
+""".split()
 _LIBRARIES = ("numpy", "pandas", "matplotlib.pyplot")
 
 

@@ -21,5 +21,6 @@ def render_html(diagnostics: Sequence[Diagnostic], sources: Mapping[int, str]) -
     return (
         f'<div style="border-left: 4px solid var({colour}, #c33); padding: 4px 12px">'
         f"<strong>{title}</strong>"
-        f'<pre style="margin: 4px 0 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere">{body}</pre></div>'
+        '<pre style="margin: 4px 0 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere">'
+        f"{body}</pre></div>"
     )

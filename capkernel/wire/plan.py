@@ -46,7 +46,10 @@ class FreeName(msgspec.Struct, frozen=True):
 
 
 class PureFunction(msgspec.Struct, frozen=True):
-    """The checked source of a function that `map` or `flat_map` may be given."""
+    """The checked source of a function that `map` or `flat_map` may be given, or of what such a function needs.
+
+    A class of the session that is used inside is of kind "def" too: its source is the whole class statement.
+    """
 
     key: CodeKey
     kind: str  # "lambda" | "def"

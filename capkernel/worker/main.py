@@ -21,6 +21,7 @@ def main() -> None:
     except (SandboxError, ValueError) as problem:
         sys.stderr.write(f"capkernel worker: {problem}\n")
         sys.exit(3)
+    sys.argv[:] = ["capkernel"]  # a cell that looks at the arguments learns nothing of this machine
     serve(socket.socket(fileno=arguments.fd), report)
 
 

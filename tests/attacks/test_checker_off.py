@@ -1,8 +1,8 @@
 """Five programs that print, write, send, pickle and format a secret, with the checker switched off.
 
 Each is first run where nothing protects the secret: a plain process in which `map` just calls the function. There it
-must leak. Then the same text runs in a session whose checker accepts everything, and nothing of the secret may come out:
-not in an output, not in a file, not over a socket, not in a reply.
+must leak. Then the same text runs in a session whose checker accepts everything, and nothing of the secret may come
+out: not in an output, not in a file, not over a socket, not in a reply.
 """
 
 from __future__ import annotations
@@ -155,9 +155,8 @@ def test_nothing_leaks_with_the_checker_off(project: Path, canary: str, listener
             for statement in statements(program):
                 seen.append(kernel.run(statement).everything)
         # A map that must work shows that the vault took the functions of this session at all.
-        assert kernel.run(
-            "with request_file_system('.') as fs:\n    fs.write_classified('secrets/up.txt', s.map(lambda t: t.upper()))"
-        ).ok  # noqa: E501
+        assert kernel.run("up = s.map(lambda t: t.upper())").ok
+        assert kernel.run("with request_file_system('.') as fs:\n    fs.write_classified('secrets/up.txt', up)").ok
         wait_until(project / "secrets" / "up.txt", canary.upper())
         seen.append(written(project))
         seen.append(written(scratch))

@@ -39,7 +39,9 @@ def _section(results: dict[str, dict[str, object]]) -> str:
     peers = ", ".join(f"{name} {_version(name)}" for name in PEERS)
     lines = [
         f"\n## {datetime.date.today().isoformat()}\n",
-        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}; {peers}.\n",
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}; {peers}.",
+        "",
         "| benchmark | key | value |",
         "|---|---|---|",
     ]

@@ -166,3 +166,8 @@ def test_the_font_list_is_built_by_a_process_of_its_own(tmp_path: Path, monkeypa
     given.mkdir()
     font_cache.provide(given)
     assert [entry.name for entry in given.iterdir()] == [made.name]
+
+
+def test_a_cell_learns_no_path_from_the_arguments(tmp_path: Path) -> None:
+    with unchecked_kernel(tmp_path) as kernel:
+        assert kernel.run("import sys; sys.argv").text == "['capkernel']"

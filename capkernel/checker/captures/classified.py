@@ -190,19 +190,24 @@ class ClassifiedRule:
 
     def _attribute(self, node: ast.Attribute) -> None:
         if not self._is(node.value):
+            if node.attr in _API_METHODS and self._is_classified_class(node.value):
+                self._indirect(node, node.attr, "secret")
             return
         if node.attr not in _API_METHODS:
             self._observed(node, node.value, f"has no `.{node.attr}`", f"lambda x: x.{node.attr}")
             return
         parent = self._context.parents.get(node)
         if not (isinstance(parent, ast.Call) and parent.func is node):
-            self._report.add(
-                "impure-map",
-                node,
-                f"`.{node.attr}` of a Classified value stands only in a direct call",
-                help="the function it will get must be known where it is called",
-                fix=show(f"{_name(node.value)}.{node.attr}(lambda x: ...)"),
-            )
+            self._indirect(node, node.attr, _name(node.value))
+
+    def _indirect(self, node: ast.AST, method: str, name: str) -> None:
+        self._report.add(
+            "impure-map",
+            node,
+            f"`.{method}` of a Classified value stands only in a direct call",
+            help="the function it will get must be known where it is called",
+            fix=show(f"{name}.{method}(lambda x: ...)"),
+        )
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
@@ -216,6 +221,8 @@ class ClassifiedRule:
             return
         path = path_of(function, self._context, self._view)
         name = path.removeprefix("builtins.")
+        if name in ("getattr", "operator.methodcaller", "operator.attrgetter"):
+            self._by_string(node, name)
         if path in ("builtins.print",) or path == "display":
             self._print(node)
         elif not path.startswith("builtins."):
@@ -235,6 +242,13 @@ class ClassifiedRule:
                 if self._holds(argument):
                     self._observed(node, argument, "holds values without order, truth or hash", _ASK[name])
                     return
+
+    def _by_string(self, node: ast.Call, name: str) -> None:
+        if name == "getattr":
+            if len(node.args) > 1 and self._is(node.args[0]):
+                self._indirect(node, _text(node.args[1]) or "map", _name(node.args[0]))
+        elif any(_text(argument) in ("flat_map", "map") for argument in node.args[:1]):
+            self._indirect(node, _text(node.args[0]), "secret")
 
     def _method(
         self, node: ast.Call, function: ast.Attribute, arguments: list[ast.expr], classified: list[ast.expr]
@@ -343,6 +357,10 @@ _RULES: dict[type[ast.AST], Callable[[ClassifiedRule, Any], None]] = {
     ast.Call: ClassifiedRule._call,
     ast.FormattedValue: ClassifiedRule._formatted,
 }
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -227,10 +227,12 @@ class Expressions(Machine):
                 self.assign(item, self.heap.items(value), source, parts=True)
         elif isinstance(target, ast.Attribute):
             base = self.value(target.value)
+            self.check_plain_target(target, target.value, value)
             self.store(base, value - {UNTRUSTED}, target, f"`{ast.unparse(target.value)}`")
             self.implicit(target, [target.value], (target.attr, "__setattr__"), [value], only_accessors=True)
         elif isinstance(target, ast.Subscript):
             base, index = self.value(target.value), self.value(target.slice)
+            self.check_plain_target(target, target.value, value | index)
             self.store(base, (value | index) - {UNTRUSTED}, target, f"`{ast.unparse(target.value)}`")
             self.implicit(target, [target.value], ("__setitem__",), [index, value])
 

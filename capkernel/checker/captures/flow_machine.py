@@ -260,6 +260,14 @@ class Machine:
             for site in sites:
                 self.heap.add(site, value)
 
+    def check_plain_target(self, node: ast.AST, target: ast.expr, value: Value) -> None:
+        """A capability in an object whose type says that it holds plain data could not be followed any further."""
+        if not self.active or not self.types.is_plain(self.context.type_of(target)):
+            return
+        caps = self.caps(value) & set(self.active)
+        if caps:
+            self.escape(node, caps, f"stored in `{ast.unparse(target)}`, whose type says that it holds plain data")
+
     def check_leaving(self, node: ast.expr, value: Value, how: str) -> None:
         opened = self.function_frame().opened
         if opened:

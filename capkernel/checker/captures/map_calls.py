@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from capkernel.checker.captures.known import Class, Context, Entry, Function, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder, Unshippable
-from capkernel.checker.captures.purity import Purity, Violation
+from capkernel.checker.captures.purity import Purity
+from capkernel.checker.captures.reach import Violation
 from capkernel.checker.captures.types import API, Types, is_classified, shown
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import pure

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from capkernel.checker.captures.codekeys import CodeKeys
 from capkernel.checker.captures.known import Class, Context, Function
-from capkernel.checker.captures.purity import Reach
+from capkernel.checker.captures.reach import Reach
 from capkernel.checker.captures.scope_sites import SCOPE_KINDS, granting_call, literal_argument
 from capkernel.checker.captures.sources import shipped_source
 from capkernel.wire.plan import CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite

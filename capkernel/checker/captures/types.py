@@ -184,6 +184,8 @@ class Types:
 
     def _plain_named_tuple(self, proper: TupleType) -> bool:
         info = proper.partial_fallback.type
+        if info.is_named_tuple:
+            return all(self._plain_class(derived) for derived in self.overriders(info))
         return not is_session_module(info.module_name) or self._plain_class(info)
 
     def _plain_instance(self, proper: Instance) -> bool:
@@ -221,8 +223,10 @@ class Types:
                 or base.fullname in _CONTAINERS
                 or base.fullname.startswith(("typing.", "collections.abc.", "_collections_abc."))
             )
-        if base.is_enum:
-            return True
+        if base.is_protocol:
+            return False  # anything that has these members
+        if base.is_enum or base.is_named_tuple:
+            return True  # a named tuple's fields are judged as a tuple's
         return all(
             symbol.node.type is not None and self._plain(symbol.node.type)
             for name, symbol in base.names.items()

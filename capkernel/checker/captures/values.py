@@ -93,9 +93,7 @@ class Closure:
 
     def __eq__(self, other: object) -> bool:
         # The same definition in the same frame is the same function, whoever looked it up.
-        return (
-            isinstance(other, Closure) and self.function.node is other.function.node and self.frame is other.frame
-        )
+        return isinstance(other, Closure) and self.function.node is other.function.node and self.frame is other.frame
 
 
 Token = Cap | Dead | Site | Mark | Closure

@@ -90,7 +90,6 @@ class Pure:
     modules: frozenset[str]
     partial_modules: frozenset[str]
     exceptions: frozenset[str]
-    decorators: frozenset[str]
     effects: Mapping[str, str]
     impure_methods: frozenset[str]
     text_without_target: frozenset[str]
@@ -192,7 +191,6 @@ def pure() -> Pure:
         modules=frozenset(data["modules"]["all"]),
         partial_modules=frozenset(data["modules"]["partial"]) | frozenset(data["names"]),
         exceptions=frozenset(data["except"]["names"]),
-        decorators=frozenset(data["decorators"]["names"]),
         effects=data["effects"],
         impure_methods=frozenset(methods["impure"]),
         text_without_target=frozenset(methods["text_without_target"]),

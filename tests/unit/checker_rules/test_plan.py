@@ -33,7 +33,7 @@ def test_a_block_is_in_the_plan_with_its_literal_argument(notebook: Notebook) ->
 
 def test_arguments_that_are_not_literals(notebook: Notebook) -> None:
     plan = notebook.accepted(
-        "root = 'a' + 'b'\nwith request_file_system(root) as a, request_file_system() as b, request_file_system(root='c') as c:\n    pass"
+        "root = 'a' + 'b'\nwith request_file_system(root) as a, request_file_system() as b, request_file_system(root='c') as c:\n    pass"  # noqa: E501
     ).plan
     assert [site.argument for site in plan.scopes] == [None, ".", "c"]
 
@@ -42,7 +42,7 @@ def test_blocks_behind_helpers_methods_and_values_are_in_the_plan(notebook: Note
     notebook.accepted('def low() -> str:\n    with request_file_system("low") as fs:\n        return fs.root')
     notebook.accepted("def high() -> str:\n    return low()")
     notebook.accepted(
-        'class Store:\n    def load(self) -> str:\n        with request_file_system("store") as fs:\n            return fs.root\nstore = Store()'
+        'class Store:\n    def load(self) -> str:\n        with request_file_system("store") as fs:\n            return fs.root\nstore = Store()'  # noqa: E501
     )
     notebook.accepted("handlers = {'a': [high]}")
     assert [site.argument for site in notebook.accepted("high()").plan.scopes] == ["low"]
@@ -52,7 +52,9 @@ def test_blocks_behind_helpers_methods_and_values_are_in_the_plan(notebook: Note
 
 
 def test_a_refused_cell_has_no_plan_and_leaves_nothing(notebook: Notebook) -> None:
-    assert notebook.refused('def leak():\n    with request_file_system("x") as fs:\n        return fs') == ["capability-escape"]
+    assert notebook.refused('def leak():\n    with request_file_system("x") as fs:\n        return fs') == [
+        "capability-escape"
+    ]
     assert notebook.refused("leak()") == ["unbound-name"]
 
 
@@ -75,11 +77,11 @@ def test_masks_show_the_static_type_and_no_literal(notebook: Notebook) -> None:
 
 def test_free_names_of_every_kind(notebook: Notebook) -> None:
     notebook.accepted(
-        "import json\nimport numpy as np\nfrom math import sqrt\nkey = classify('k')\nlimit = 3\ndef clean(x: str) -> str:\n    return x.strip()"
+        "import json\nimport numpy as np\nfrom math import sqrt\nkey = classify('k')\nlimit = 3\ndef clean(x: str) -> str:\n    return x.strip()"  # noqa: E501
     )
     plan = notebook.accepted(
         "s = classify('abc')\n"
-        "s.flat_map(lambda x: key.map(lambda k: json.dumps([np.sum([1]), sqrt(4), limit, clean(x), len(k)], default=str)))"
+        "s.flat_map(lambda x: key.map(lambda k: json.dumps([np.sum([1]), sqrt(4), limit, clean(x), len(k)], default=str)))"  # noqa: E501
     ).plan
     entry = next(function for function in plan.pure if "key.map" in function.source)
     kinds = {free.name: (free.kind, free.target) for free in entry.free}
@@ -152,7 +154,9 @@ def test_two_lambdas_on_one_line_are_told_apart(notebook: Notebook) -> None:
 
 
 def test_the_shipped_helper_is_the_one_of_now(notebook: Notebook) -> None:
-    notebook.accepted("def clean(x: str) -> str:\n    return x.strip()\ndef prepare(x: str) -> str:\n    return clean(x)")
+    notebook.accepted(
+        "def clean(x: str) -> str:\n    return x.strip()\ndef prepare(x: str) -> str:\n    return clean(x)"
+    )
     notebook.accepted("def clean(x: str) -> str:\n    return x.upper()")
     plan = notebook.accepted("s = classify('abc')\ns.map(prepare)").plan
     assert _by_name(plan, "clean").key.cell == 2

@@ -18,14 +18,24 @@ _SNIPPETS = [
     "def f():\n    global g\n    g = 1\n    def h():\n        return g",
     "[(y := x) for x in range(3) if (z := x)]\ny, z",
     "def f(xs):\n    return {k: [v for v in vs if v is not k] for k, vs in xs}",
-    "try:\n    pass\nexcept ValueError as e:\n    print(e)\nwith a as (b, *c): pass\nfor i, j in []: pass\nimport a.b, c as d\nfrom e import f as g",
+    "try:\n    pass\nexcept ValueError as e:\n    print(e)\nwith a as (b, *c): pass\nfor i, j in []: pass\nimport a.b, c as d\nfrom e import f as g",  # noqa: E501
     "match x:\n    case {'a': [p, *q], **r}: pass\n    case C(v, w=s) as t: pass",
     "async def f(xs):\n    async for x in xs:\n        yield x\n    async with x as y: pass\n    return",
     "def f():\n    x: int\n    y: int = 3\n    del y\n    z += 1",
     "@d(lambda q: q)\ndef f(x: int = (w := 3)) -> str: return x\nclass C(B, m=M): pass",
     "def f():\n    class A:\n        def g(self): return __class__, f, A\n    return [A for a in A if (lambda: a)]",
 ]
-_MODULES = ["argparse", "dataclasses", "typing", "json.decoder", "asyncio.tasks", "enum", "functools", "tarfile", "unittest.mock"]
+_MODULES = [
+    "argparse",
+    "dataclasses",
+    "typing",
+    "json.decoder",
+    "asyncio.tasks",
+    "enum",
+    "functools",
+    "tarfile",
+    "unittest.mock",
+]
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -37,7 +47,12 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 def _local_names_by_compiler(source: str) -> dict[tuple[str, int], set[str]]:
     found: dict[tuple[str, int], set[str]] = {}
     for table in _tables(symtable.symtable(source, "<cell 1>", "exec")):
-        if table.get_type() not in ("function", "class") or table.get_name() in ("listcomp", "setcomp", "dictcomp", "genexpr"):
+        if table.get_type() not in ("function", "class") or table.get_name() in (
+            "listcomp",
+            "setcomp",
+            "dictcomp",
+            "genexpr",
+        ):
             continue
         names = {
             symbol.get_name()
@@ -60,7 +75,9 @@ def _local_names_by_us(source: str) -> dict[tuple[str, int], set[str]]:
 
 def _own(scope: Scope) -> set[str]:
     names = {name for name in scope.bindings if name not in scope.globals and name not in scope.nonlocals}
-    return {name for name in names if "__" not in name}  # the compiler renames `__x` in a class; the subset refuses those
+    return {
+        name for name in names if "__" not in name
+    }  # the compiler renames `__x` in a class; the subset refuses those
 
 
 def _source(module: str) -> str:

@@ -25,12 +25,31 @@ def test_a_node_that_is_not_known_is_refused() -> None:
 
 
 def test_the_closed_world_knows_what_this_python_parses() -> None:
-    outside = {"TemplateStr", "Interpolation", "FunctionType", "Interactive", "Expression", "Suite", "Param", "AugLoad", "AugStore",
-               "Num", "Str", "Bytes", "NameConstant", "Ellipsis", "Index", "ExtSlice"}
+    outside = {
+        "TemplateStr",
+        "Interpolation",
+        "FunctionType",
+        "Interactive",
+        "Expression",
+        "Suite",
+        "Param",
+        "AugLoad",
+        "AugStore",
+        "Num",
+        "Str",
+        "Bytes",
+        "NameConstant",
+        "Ellipsis",
+        "Index",
+        "ExtSlice",
+    }
     concrete = {
         kind
         for kind in vars(ast).values()
-        if isinstance(kind, type) and issubclass(kind, ast.AST) and not kind.__subclasses__() and kind.__module__ in ("ast", "_ast")
+        if isinstance(kind, type)
+        and issubclass(kind, ast.AST)
+        and not kind.__subclasses__()
+        and kind.__module__ in ("ast", "_ast")
     }
     assert {kind.__name__ for kind in concrete - _KNOWN} <= outside
 
@@ -105,23 +124,56 @@ def test_the_same_form_with_another_name_is_fine(form: str, subset_codes: Codes)
 
 @pytest.mark.parametrize(
     "cell",
-    ["!ls", "x = !ls", "%run a.py", "%%bash\nid", "%load_ext x", "%cd /", "%pip install x", "%env A=1", "x?", "%matplotlib qt",
-     "%config Application.log_level=1", "%config InlineBackend.figure_format = open('x').read()", "%%writefile a\nb", "%debug"],
+    [
+        "!ls",
+        "x = !ls",
+        "%run a.py",
+        "%%bash\nid",
+        "%load_ext x",
+        "%cd /",
+        "%pip install x",
+        "%env A=1",
+        "x?",
+        "%matplotlib qt",
+        "%config Application.log_level=1",
+        "%config InlineBackend.figure_format = open('x').read()",
+        "%%writefile a\nb",
+        "%debug",
+    ],
 )
 def test_magics_that_are_refused(cell: str, subset_codes: Codes) -> None:
     assert subset_codes(TransformerManager().transform_cell(cell)) == ["unsafe-magic"]
 
 
-@pytest.mark.parametrize("cell", ["%matplotlib inline", "%matplotlib", "%who", "%whos int", "%precision 3", "%config InlineBackend.figure_format = 'svg'"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%matplotlib inline",
+        "%matplotlib",
+        "%who",
+        "%whos int",
+        "%precision 3",
+        "%config InlineBackend.figure_format = 'svg'",
+    ],
+)
 def test_magics_that_are_allowed(cell: str, subset_codes: Codes) -> None:
     assert subset_codes(TransformerManager().transform_cell(cell)) == []
 
 
 @pytest.mark.parametrize(
     "text",
-    ["from scipy import signal, optimize", "import urllib.parse", "from __future__ import annotations", "import http_utils",
-     "from os import path", "from math import *", "import xml.etree.ElementTree as ET", "import some.deep.package as p",
-     "from typing import TYPE_CHECKING", "import httpx, polars, sqlalchemy"],
+    [
+        "from scipy import signal, optimize",
+        "import urllib.parse",
+        "from __future__ import annotations",
+        "import http_utils",
+        "from os import path",
+        "from math import *",
+        "import xml.etree.ElementTree as ET",
+        "import some.deep.package as p",
+        "from typing import TYPE_CHECKING",
+        "import httpx, polars, sqlalchemy",
+    ],
 )
 def test_imports_that_are_free(text: str, subset_codes: Codes) -> None:
     assert subset_codes(text) == []
@@ -148,7 +200,10 @@ def test_imports_that_are_refused(text: str, code: str, subset_codes: Codes) -> 
 
 
 def test_strings_are_never_a_reason(subset_codes: Codes) -> None:
-    assert subset_codes("x = '''eval(open('/etc/passwd').read()) __class__ !rm -rf %run os.environ'''\n# eval() os.system") == []
+    assert (
+        subset_codes("x = '''eval(open('/etc/passwd').read()) __class__ !rm -rf %run os.environ'''\n# eval() os.system")
+        == []
+    )
 
 
 def test_private_names_in_a_class_are_mangled(subset_codes: Codes) -> None:
@@ -157,7 +212,15 @@ def test_private_names_in_a_class_are_mangled(subset_codes: Codes) -> None:
 
 
 def test_every_diagnostic_says_what_to_do(subset_codes: Codes) -> None:
-    for text in ("eval('1')", "open('x')", "import socket", "x.__class__", "getattr(x, n)", "classify = 1", "type('a', (), {})"):
+    for text in (
+        "eval('1')",
+        "open('x')",
+        "import socket",
+        "x.__class__",
+        "getattr(x, n)",
+        "classify = 1",
+        "type('a', (), {})",
+    ):
         for found in check_subset(ast.parse(text), 1, text):
             assert found.help, text
             assert not found.message.endswith(".")

@@ -1,0 +1,287 @@
+"""Rule E, session functions: a call runs the body with what it is given; syntax calls special methods."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from mypy.nodes import TypeInfo
+from mypy.types import CallableType, Overloaded, Type, get_proper_type
+
+from capkernel.checker.captures.flow_expr import Expressions
+from capkernel.checker.captures.flow_machine import TooMuchWork
+from capkernel.checker.captures.known import Function
+from capkernel.checker.captures.scopes import FunctionNode
+from capkernel.checker.captures.types import instances, is_session_module
+from capkernel.checker.captures.values import NOTHING, UNKNOWN, UNTRUSTED, Closure, Frame, Site, Value
+
+_DEEPEST = 40
+
+Arguments = list[tuple[ast.expr, Value]]
+
+
+class Functions(Expressions):
+    def _methods(self, info: TypeInfo, name: str) -> list[Function]:
+        found: list[Function] = []
+        for one in (info, *self.types.overriders(info)):
+            for base in one.mro:
+                definition = self.classes.get(base.fullname)
+                if definition is None:
+                    continue
+                found.extend(method for method in definition.methods() if method.name == name and method not in found)
+                if any(method.name == name for method in definition.methods()):
+                    break
+        return found
+
+    def _methods_named(self, fullname: str) -> list[Function]:
+        owner, _, name = fullname.rpartition(".")
+        definition = self.classes.get(owner)
+        return [] if definition is None else [method for method in definition.methods() if method.name == name]
+
+    def _class_of(self, function: ast.expr) -> TypeInfo | None:
+        """The session class that a call of `function` makes a value of."""
+        resolved = self.context.resolve(function)
+        if resolved is None:
+            return None
+        info = resolved.symbol if isinstance(resolved.symbol, TypeInfo) else type_object(resolved.type)
+        return info if info is not None and is_session_module(info.module_name) else None
+
+    def _self_value(self) -> Value:
+        frame: Frame | None = self.frame
+        while frame is not None:
+            node = None if frame.scope is None else frame.scope.node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                arguments = node.args.posonlyargs + node.args.args
+                return frame.names.get(arguments[0].arg, UNKNOWN) if arguments else UNKNOWN
+            frame = frame.parent
+        return UNKNOWN
+
+    # ── session functions ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _enter(self, closure: Closure, node: ast.Call, arguments: Arguments, receiver: Value | None) -> Value:
+        given = self._given(closure.function.node, node, arguments, receiver)
+        return self.inline(closure.function, closure.frame, given, node)
+
+    def _given(
+        self, function: FunctionNode, node: ast.AST, arguments: Arguments, receiver: Value | None
+    ) -> dict[str, Value]:
+        """Each parameter's value. Stars give every parameter everything they hold."""
+        names = [argument.arg for argument in function.args.posonlyargs + function.args.args]
+        every = names + [argument.arg for argument in function.args.kwonlyargs]
+        given: dict[str, Value] = dict.fromkeys(every, NOTHING)
+        extra = NOTHING
+        if receiver is not None and names:
+            given[names[0]] = receiver
+            names = names[1:]
+        values = dict(
+            zip((id(expression) for expression, _ in arguments), (value for _, value in arguments), strict=True)
+        )
+        positional = node.args if isinstance(node, ast.Call) else [expression for expression, _ in arguments]
+        keywords = node.keywords if isinstance(node, ast.Call) else []
+        for index, argument in enumerate(positional):
+            value = values.get(id(argument), UNKNOWN)
+            if isinstance(argument, ast.Starred):
+                extra |= value
+                for name in names[index:]:
+                    given[name] |= value
+            elif index < len(names):
+                given[names[index]] |= value
+            else:
+                extra |= value
+        taken = {*names[: len(positional)], *(keyword.arg for keyword in keywords)}
+        for name in _kept_defaults(function) - taken:
+            given[name] |= UNKNOWN  # one object for all calls, as old as the function
+        for keyword in keywords:
+            value = values.get(id(keyword.value), UNKNOWN)
+            if keyword.arg is None:
+                extra |= value
+                for name in every:
+                    given[name] |= value
+            elif keyword.arg in given:
+                given[keyword.arg] |= value
+            else:
+                extra |= value
+        for parameter in (function.args.vararg, function.args.kwarg):
+            if parameter is not None:
+                given[parameter.arg] = self.made(parameter, extra)
+        return given
+
+    def _claimed(self, expression: ast.expr, value: Value) -> Value:
+        # A parameter's annotation may claim more than what comes through `Any`.
+        if not value or self.types.is_plain(self.context.type_of(expression)) or not self.caps(value):
+            return value
+        return value | {UNTRUSTED}
+
+    def inline(self, function: Function, frame: Frame, given: dict[str, Value], node: ast.AST) -> Value:
+        """Run a session function's body with these arguments; what it may return."""
+        key = (function.node, frame, _key(given), tuple(self.active))
+        running = self._running.get(key)
+        if running is not None:
+            return running
+        known = self._memo.get(key)
+        if known is not None and known[0] == self.heap.changes:
+            return known[1]
+        if len(self.inlining) > _DEEPEST:
+            raise TooMuchWork
+        result = NOTHING
+        for _ in range(4):
+            self._running[key] = result
+            made = self._run_body(function, frame, given, node)
+            if made <= result:
+                break
+            result |= made
+        del self._running[key]
+        self._memo[key] = (self.heap.changes, result)
+        return result
+
+    def _run_body(self, function: Function, frame: Frame, given: dict[str, Value], node: ast.AST) -> Value:
+        outer, context = self.frame, self.context
+        inner = Frame(function.scope, frame, dict(given))
+        self.frame, self.context = inner, function.context
+        self.frames.append(inner)
+        # Errors inside a body that is only judged where it stands are reported where they are.
+        judged_in_place = node is function.node
+        if not judged_in_place:
+            self.inlining.append(node if not self.inlining else self.inlining[0])
+        try:
+            body = function.node.body
+            if isinstance(body, list):
+                for statement in body:
+                    self.statement(statement)
+                result = inner.returned
+            else:
+                self.spend()
+                result = self.value(body)
+                if self.caps(result) and not self.types.is_plain(self.context.type_of(body)):
+                    result |= {UNTRUSTED}
+        finally:
+            if not judged_in_place:
+                self.inlining.pop()
+            self.frames.pop()
+            self.frame, self.context = outer, context
+        if inner.yielded or (isinstance(body, list) and _is_generator(function)):
+            # A generator holds what it was given until it ends.
+            held = frozenset((Closure(function, frame),)).union(result, inner.yielded, *given.values())
+            result = self.made(node, held)
+            self.produces(result, inner.yielded)
+        elif isinstance(function.node, ast.AsyncFunctionDef):
+            # A coroutine holds what it was given until it is awaited.
+            result = self.made(node, frozenset((Closure(function, frame),)).union(inner.returned, *given.values()))
+            self.produces(result, inner.returned)
+        return result
+
+    def statement(self, node: ast.stmt) -> None:
+        raise NotImplementedError
+
+    def _run_methods(self, methods: Sequence[Function], node: ast.Call, receiver: Value, arguments: Arguments) -> Value:
+        result = NOTHING
+        for method in methods:
+            result |= self.inline(
+                method, self.session, self._given(method.node, node, arguments, _self_of(method, receiver)), node
+            )
+        return result
+
+    def _construct(self, node: ast.Call, info: TypeInfo, arguments: Arguments) -> Value:
+        site = Site(node, frozenset(self.active))
+        made: Value = frozenset((site,))
+        ran = False
+        for name in ("__new__", "__init__", "__post_init__"):
+            for method in self._methods(info, name)[:1]:
+                ran = ran or name != "__post_init__"
+                given = arguments if name != "__post_init__" else []
+                self.inline(
+                    method, self.session, self._given(method.node, node if given else method.node, given, made), node
+                )
+        if not ran:
+            for _, value in arguments:
+                self.store(made, value, node, "the new object")
+        return made
+
+    def implicit(
+        self,
+        node: ast.AST,
+        receivers: Sequence[ast.expr],
+        names: Sequence[str],
+        arguments: Sequence[Value],
+        only_accessors: bool = False,
+    ) -> Value:
+        """Methods of session classes that the syntax at `node` calls."""
+        result = NOTHING
+        for receiver in receivers:
+            typ = self.context.type_of(receiver)
+            for info in [] if typ is None else instances(typ):
+                if not is_session_module(info.module_name):
+                    continue
+                for name in names:
+                    for method in self._methods(info, name):
+                        if only_accessors and not name.startswith("__") and not _is_accessor(method):
+                            continue
+                        value = self.value(receiver) if not isinstance(receiver, ast.Constant) else NOTHING
+                        given = self._spread(method, value, arguments)
+                        result |= self.inline(method, self.session, given, node)
+        return result
+
+    def _spread(self, method: Function, receiver: Value, arguments: Sequence[Value]) -> dict[str, Value]:
+        """Arguments of a call that the syntax makes: every parameter may get any of them."""
+        every: Value = frozenset().union(*arguments) if arguments else NOTHING
+        given = {
+            argument.arg: every
+            for argument in [*method.node.args.posonlyargs, *method.node.args.args, *method.node.args.kwonlyargs]
+        }
+        for parameter in (method.node.args.vararg, method.node.args.kwarg):
+            if parameter is not None:
+                given[parameter.arg] = self.made(parameter, every)
+        if method.self_name in given:
+            given[method.self_name] = receiver
+        return {name: value | {UNTRUSTED} if self.caps(value) else value for name, value in given.items()}
+
+
+def type_object(typ: Type | None) -> TypeInfo | None:
+    proper = get_proper_type(typ) if typ is not None else None
+    if isinstance(proper, (CallableType, Overloaded)) and proper.is_type_obj():
+        return proper.type_object()
+    return None
+
+
+def _kept_defaults(function: FunctionNode) -> set[str]:
+    """The parameters whose default is an object that can be written to: `def f(x, store=[])`."""
+    arguments = function.args
+    places = arguments.posonlyargs + arguments.args
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(places[len(places) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    made = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+    return {parameter.arg for parameter, default in pairs if isinstance(default, made)}
+
+
+def _key(given: dict[str, Value]) -> tuple[tuple[str, Value], ...]:
+    return tuple(sorted(given.items(), key=lambda item: item[0]))
+
+
+def _is_generator(function: Function) -> bool:
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(function.node))
+
+
+def _own_nodes(function: FunctionNode) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    todo: list[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _self_of(method: Function, receiver: Value) -> Value | None:
+    decorators = {_decorator_name(decorator) for decorator in getattr(method.node, "decorator_list", ())}
+    return None if "staticmethod" in decorators else receiver
+
+
+def _is_accessor(method: Function) -> bool:
+    return bool(getattr(method.node, "decorator_list", ()))
+
+
+def _decorator_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
