@@ -1,7 +1,8 @@
-"""The attack programs of `programs/`, with nothing on, everything on, the checker off, and the worker's sandbox off too.
+"""The attack programs of `programs/`: with nothing on, everything on, the checker off, the worker's sandbox off too.
 
 Rule 1: a program counts only when it works where nothing protects.
-Rule 2: with everything on it is refused for the reason it states, or runs and learns nothing; another code is a failure.
+Rule 2: with everything on it is refused for the reason it states, or runs and learns nothing; another code is a
+failure.
 Rule 3: oracles: two sessions that differ in their secret alone (its length, its letters, the first one) put out the
 same bytes, in replies, outputs and file names.
 """
@@ -16,7 +17,10 @@ import re
 import secrets
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +40,7 @@ PROGRAMS = read_all()
 BARE = [program for program in PROGRAMS if program.needs != "sandbox"]
 UNPROTECTED = Path(__file__).parents[1] / "support" / "unprotected.py"
 BARE_WORKER = UNPROTECTED.with_name("bare_worker.py")
+STARTING = threading.Lock()  # the environment is one for all threads
 STARTED = "print('started')\n"
 STARTS = {
     "full": live_kernel,
@@ -131,10 +136,12 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     def both(mode: str) -> tuple[Session, Session]:
         if mode not in done:
             try:
-                with listening() as listener:
-                    first, second = (
-                        _session(mode, World(tmp_path_factory.mktemp("world"), secret, listener)) for secret in pair
-                    )
+                with listening() as one, listening() as other, ThreadPoolExecutor() as both_at_once:
+                    worlds = [
+                        World(tmp_path_factory.mktemp("world"), secret, listener)
+                        for secret, listener in zip(pair, (one, other), strict=True)
+                    ]
+                    first, second = both_at_once.map(lambda world: _session(mode, world), worlds)
                     done[mode] = first, second
             except Exception as problem:  # once is enough to know
                 done[mode] = problem
@@ -149,21 +156,29 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
 def _session(mode: str, world: World) -> Session:
     session = Session(world)
     programs = BARE if mode == "checker and sandbox off" else PROGRAMS
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(world.base / "state"))
-        patch.setenv(VARIABLE, world.marks["environment"])
-        start: Callable[[Path], AbstractContextManager[LiveKernel]] = STARTS[mode]
-        with start(world.project) as kernel:
-            for program in programs:
-                if not program.fresh:
-                    session.attacks[program.name] = _attack(kernel, program, world)
-            _look_beside(kernel, session)
+    with _started(mode, world) as kernel:
         for program in programs:
-            if program.fresh:
-                with start(world.project) as kernel:
-                    session.attacks[program.name] = _attack(kernel, program, world)
+            if not program.fresh:
+                session.attacks[program.name] = _attack(kernel, program, world)
+        _look_beside(kernel, session)
+    for program in programs:
+        if program.fresh:
+            with _started(mode, world) as kernel:
+                session.attacks[program.name] = _attack(kernel, program, world)
     session.logs = _kernel_logs(world)
     return session
+
+
+@contextlib.contextmanager
+def _started(mode: str, world: World) -> Iterator[LiveKernel]:
+    """A kernel whose environment has the variable that nobody may see. Two sessions start one after the other."""
+    with contextlib.ExitStack() as stack:
+        with STARTING, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_STATE_HOME", str(world.base / "state"))
+            patch.setenv(VARIABLE, world.marks["environment"])
+            start: Callable[[Path], AbstractContextManager[LiveKernel]] = STARTS[mode]
+            kernel = stack.enter_context(start(world.project))
+        yield kernel
 
 
 def _attack(kernel: LiveKernel, program: Program, world: World) -> Attack:
@@ -179,9 +194,13 @@ def _attack(kernel: LiveKernel, program: Program, world: World) -> Attack:
     seen = "\n".join(ran.everything for ran in attack.cells)
     attack.text = "\n".join([seen, behind, listener.heard[heard:].decode("utf-8", "replace")])
     # Texts as they are, beside their JSON, where a line end or a quote is spelled otherwise.
-    attack.text += "\n".join(_texts([ran.reply, *[message["content"] for message in ran.messages]]) for ran in attack.cells)
+    attack.text += "\n".join(
+        _texts([ran.reply, *[message["content"] for message in ran.messages]]) for ran in attack.cells
+    )
     attack.gained = world.gained(attack.text, listener.knocks - knocks, world.left_behind())
-    attack.trace = "\n".join([*[_trace(ran, world) for ran in attack.cells], _without_chance(world.left_behind(), world)])
+    attack.trace = "\n".join(
+        [*[_trace(ran, world) for ran in attack.cells], _without_chance(world.left_behind(), world)]
+    )
     world.tidy()
     return attack
 
@@ -193,7 +212,8 @@ def _look_beside(kernel: LiveKernel, session: Session) -> None:
     client, replies = kernel.client, []
     for ask in (
         lambda: client.complete("s.", 2), lambda: client.complete("s.m", 3), lambda: client.complete("_", 1),
-        lambda: client.inspect("s", 1), lambda: client.inspect("s.map", 4, 1), lambda: client.history(hist_access_type="tail", n=50),
+        lambda: client.inspect("s", 1), lambda: client.inspect("s.map", 4, 1),
+        lambda: client.history(hist_access_type="tail", n=50),
         lambda: client.is_complete("s.map("),
     ):  # fmt: skip
         request = ask()
@@ -204,7 +224,9 @@ def _look_beside(kernel: LiveKernel, session: Session) -> None:
                 break
     looked = [kernel.run(code, allow_stdin=False) for code in ("s?", "s.map?", "s")]
     session.beside = _without_chance(json.dumps(replies) + "".join(_trace(ran, world) for ran in looked), world)
-    writes = "with request_file_system('.') as fs:\n    fs.write_classified('secrets/up', s.map(lambda t: t.swapcase()))"
+    writes = (
+        "with request_file_system('.') as fs:\n    fs.write_classified('secrets/up', s.map(lambda t: t.swapcase()))"
+    )
     assert kernel.run(writes, allow_stdin=False).ok
     session.alive = _wait_for(world.project / "secrets" / "up", world.secret.swapcase())
     worker = _worker(kernel).pid
@@ -249,7 +271,11 @@ def _trace(ran: Ran, world: World) -> str:
 
 def _without_chance(text: str, world: World) -> str:
     """Addresses, process numbers, temporary names, ports and times are no answer to a question about a secret."""
-    for place, name in ((str(world.base), "<base>"), (str(world.listener.port), "<port>"), *[(m, f"<{n}>") for n, m in world.marks.items()]):
+    for place, name in (
+        (str(world.base), "<base>"),
+        (str(world.listener.port), "<port>"),
+        *[(m, f"<{n}>") for n, m in world.marks.items()],
+    ):
         text = text.replace(place, name)
     text = re.sub(r"0x[0-9a-f]{6,}", "<address>", text)
     text = re.sub(r"capkernel-[\w-]+", "<runtime>", text)
@@ -259,8 +285,6 @@ def _without_chance(text: str, world: World) -> str:
 
 
 def _wait_for(path: Path, expected: str) -> bool:
-    import time
-
     end = time.monotonic() + 40
     while time.monotonic() < end:
         if path.exists() and path.read_text() == expected:
@@ -292,9 +316,7 @@ def test_with_everything_on_it_is_refused_for_its_reason(
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_with_everything_on_nothing_leaks(
-    program: Program, sessions: Callable[[str], tuple[Session, Session]]
-) -> None:
+def test_with_everything_on_nothing_leaks(program: Program, sessions: Callable[[str], tuple[Session, Session]]) -> None:
     for session in sessions("full"):
         attack = session.attacks[program.name]
         assert attack.gained <= _granted(program), attack.text
@@ -355,7 +377,8 @@ def test_the_search_finds_every_spelling() -> None:
     raw = secret.encode()
     for text in (
         secret, secret.upper(), secret[::-1], raw.hex(), base64.b64encode(raw).decode(), repr(list(secret)),
-        repr(list(raw)), "\n".join(secret), json.dumps("\n".join(secret)), secret[3:20], base64.b64encode(b"k=" + raw).decode(),
+        repr(list(raw)), "\n".join(secret), json.dumps("\n".join(secret)), secret[3:20],
+        base64.b64encode(b"k=" + raw).decode(),
     ):  # fmt: skip
         assert leaked(secret, f"some {text} text"), text
     assert not leaked(secret, secret_pair()[1] + "Classified[str](***)")

@@ -1,4 +1,4 @@
-"""The place where attack programs run: a project with a secret in it, things outside of it, and a server that listens."""
+"""The place where attack programs run: a project with a secret in it, things outside of it, a server that listens."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def bare_spawner(runtime: Path) -> Callable[[], Spawned]:
         theirs.close()
         os.close(out_child)
         os.close(err_child)
-        return Spawned(child, ours, out, err, verify=lambda: [], clean_up=lambda: None)
+        return Spawned(child, ours, out, err, verify=list, clean_up=lambda: None)
 
     return spawn
 

@@ -18,7 +18,10 @@ def spellings(secret: str) -> set[str]:
         text = base64.b64encode(lead + raw).decode().rstrip("=")
         found.add(text[len(lead) + 1 : -1])
     # One character after the other, as a loop or the repr of a list writes them.
-    found |= {"".join(f"{letter}{between}" for letter in secret[:-1]) + secret[-1] for between in ("\n", "\\n", "\\\\n", " ", ",", ", ")}
+    found |= {
+        "".join(f"{letter}{between}" for letter in secret[:-1]) + secret[-1]
+        for between in ("\n", "\\n", "\\\\n", " ", ",", ", ")
+    }
     found |= {", ".join(f"{quote}{letter}{quote}" for letter in secret[1:]) for quote in ("'", '"')}
     return found
 
