@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, lab, doctor, explain."""
+"""The `capkernel` command: install, run, lab, doctor, explain, view."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from capkernel import __version__
+from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="what a diagnostic code means")
     explain.add_argument("code", nargs="?")
     explain.set_defaults(run=_explain)
+    view.add_parser(commands)
     return parser
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ import platformdirs
 
 START: Final = "0" * 64
 MAX_TEXT: Final = 4096
+RECENT: Final = 200
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -55,6 +57,16 @@ class AuditLog:
         self._lock = threading.Lock()
         self._number = 0
         self.head = START
+        self._recent: deque[str] = deque(maxlen=RECENT)
+
+    @property
+    def session(self) -> str:
+        return self._session
+
+    def recent(self, count: int) -> list[str]:
+        """The last lines of this session, at most RECENT, oldest first; kept here so that nobody has to read files."""
+        with self._lock:
+            return list(self._recent)[-count:] if count > 0 else []
 
     @classmethod
     def open_ambient(cls, session: str, directory: Path | None = None) -> AuditLog:
@@ -108,6 +120,7 @@ class AuditLog:
                 self._give_up()
                 raise AuditUnavailable("the audit is full, so no effect is allowed: free some space and restart")
             self._number += 1
+            self._recent.append(line[:-1].decode("ascii"))
             self.head = hashlib.sha256(line[:-1]).hexdigest()
 
     def sync(self) -> None:

@@ -27,6 +27,7 @@ from capkernel.broker.files import FileEffects, in_words_of_cell
 from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
+from capkernel.broker.ledger import Ledger
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
 from capkernel.broker.threads import run_whole
@@ -88,6 +89,7 @@ class Broker:
         self._table: HandleTable[Target] = HandleTable()
         self._functions = FunctionRegistry()
         self._secrets = ClassifiedHandles()
+        self.ledger = Ledger()
         self._cell: _Cell | None = None
         self._slots = asyncio.Semaphore(PARALLEL_EFFECTS)
         self._waiting = 0
@@ -129,6 +131,14 @@ class Broker:
         self.close_cell()
         await self._sink.settle(SETTLE_SECONDS)
         self._audit.close()
+
+    def live(self) -> tuple[int | None, tuple[str, ...], int]:
+        """For the person: the running cell or None, what its plan lets it ask for, how many handles it holds now."""
+        cell = self._cell
+        if cell is None:
+            return None, (), 0
+        asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
+        return cell.number, (*asks, *cell.plan.sinks), len(self._table)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -240,6 +250,7 @@ class Broker:
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
+            self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
             return handle
         finally:
             os.close(fd)
@@ -281,9 +292,11 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         if isinstance(message, Classify):
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
+            self.ledger.classified(message.new, cell.number, message.label, blob)
         elif isinstance(message, ZipClassified):
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
+                self.ledger.zipped(message.new, cell.number, message.left, message.right)
             else:
                 self._poison(message.new)
         else:
@@ -293,6 +306,7 @@ class Broker:
                 self._poison(message.new)
             else:
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
+                self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
 
     def _poison(self, handle: str) -> None:
         # No function, and a source that nobody knows: poison twice over.

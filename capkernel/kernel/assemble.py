@@ -18,6 +18,7 @@ from capkernel.kernel.checker_spawn import CheckerSpawner
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.settings import Settings
 from capkernel.kernel.supervisor import Parts
+from capkernel.kernel.view import ViewServer
 from capkernel.kernel.worker_spawn import WorkerSpawner
 from capkernel.policy.load import default_policy, discovered, load_policy
 from capkernel.policy.model import Policy
@@ -79,6 +80,7 @@ class Assembly:
             vault=vault,
             minimum=self._minimum(),
             listen=self._listen,
+            view=ViewServer(self.runtime, self.base, broker, vault, audit),
         )
 
     def _listen(self, lost: Callable[[str], None], progress: Callable[[str], None]) -> None:

@@ -53,3 +53,11 @@ class VaultPort(Protocol):
 
     async def close(self) -> None:
         """End its processes; the values are gone."""
+
+
+class ViewPort(Protocol):
+    async def start(self) -> None:
+        """Listen for the person's viewers. Raises OSError."""
+
+    async def close(self) -> None:
+        """Listen no more."""

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort
+from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
 from capkernel.wire.worker import InputRequest, Published
@@ -38,6 +38,7 @@ class Parts:
     vault: VaultPort | None
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
+    view: ViewPort | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Supervisor:
                     await task
         if self._worker is not None:
             self._worker.close()
-        for part in (self._checker, self._parts.broker, self._parts.vault):
+        for part in (self._parts.view, self._checker, self._parts.broker, self._parts.vault):
             if part is not None:
                 with contextlib.suppress(Exception):
                     await part.close()
@@ -152,6 +153,8 @@ class Supervisor:
         waiting = [self._start_worker(), self._start_checker()]
         if self._parts.vault is not None:
             waiting.append(self._start_vault(self._parts.vault))
+        if self._parts.view is not None:
+            waiting.append(self._start_view(self._parts.view))
         await asyncio.gather(*waiting)
 
     async def _start_worker(self) -> None:
@@ -184,6 +187,12 @@ class Supervisor:
             await vault.start()
         except Exception as problem:
             self._refuse(f"the vault did not start, so classified values would have no place: {problem}")
+
+    async def _start_view(self, view: ViewPort) -> None:
+        try:
+            await view.start()
+        except OSError as problem:
+            self._refuse(f"the viewer's socket cannot be made in the session's runtime directory: {problem.strerror}")
 
     def _progressed(self, line: str) -> None:
         self.progress = line

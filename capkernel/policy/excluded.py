@@ -16,6 +16,7 @@ import site
 import stat
 import sys
 import sysconfig
+import tempfile
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -107,6 +108,8 @@ def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
             own.site_config_dir,
         )  # fmt: skip
     places += [(path, "a directory of capkernel itself") for path in directories]
+    # Where sessions live when there is no XDG_RUNTIME_DIR (`kernel.runtime_dir`): sockets, secrets of viewers.
+    places.append((os.path.join(tempfile.gettempdir(), f"capkernel-{os.getuid()}"), "a directory of capkernel itself"))
     places.append((str(Path(__file__).resolve().parent.parent), "the code of capkernel"))
     if policy_file is not None:
         places.append((str(policy_file), "the policy file"))

@@ -34,6 +34,8 @@ from capkernel.wire.vault import (
     Map,
     NewRunner,
     Put,
+    Reveal,
+    Revealed,
     RunnerLost,
     RunnerReady,
     Settle,
@@ -48,7 +50,7 @@ _START_SECONDS = 60.0
 _MAX_HANDLE = 64
 _RUNNER_ATTEMPTS = 3
 
-R = TypeVar("R", Written, Described, Status, Settled)
+R = TypeVar("R", Written, Described, Revealed, Status, Settled)
 
 
 class DuplicateHandle(RemoteProtocolError):
@@ -214,6 +216,16 @@ class VaultClient:
     async def describe(self, handle: str) -> Described:
         """State, type, lineage and reason of one handle."""
         return await self._answer(lambda ticket: Describe(ticket, handle), Described)
+
+    async def reveal(self, handle: str, key: bytes) -> bytes:
+        """The value for the person, sealed to the X25519 public key of their viewer (`wire.shown`).
+
+        Raises ValueError for a key that is none, VaultFailed like the others.
+        """
+        found = await self._answer(lambda ticket: Reveal(ticket, handle, key), Revealed)
+        if not found.sealed:
+            raise ValueError("the vault cannot seal to this key: an X25519 public key has 32 bytes")
+        return found.sealed
 
     async def settle(self) -> None:
         """Wait until everything posted so far is done."""

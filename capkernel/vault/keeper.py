@@ -6,6 +6,7 @@ Rule 3: whatever fails makes poison for one handle, and everything made from poi
 Rule 4: a value never refers to other handles; captured ones are sent along with the job that needs them, and no others,
 so the lineage of a result holds everything its function could see.
 Rule 5: jobs run one at a time, in the order they were posted; so every input is known when its turn comes.
+Rule 6: a value leaves for the person only, rendered by a job and sealed to the viewer's key.
 
 This class does no I/O of its own beside the files whose descriptors it is handed: `tell` sends a message to the kernel,
 `start` hands a job to the runner. `keeper_main` drives it.
@@ -22,6 +23,7 @@ from capkernel.vault.descriptors import read_bounded, write_all
 from capkernel.vault.entries import Entry
 from capkernel.wire import values
 from capkernel.wire.errors import RemoteProtocolError
+from capkernel.wire.shown import MAX_JSON_BYTES, Pending, Poison, Shown, Unknown, to_json
 from capkernel.wire.vault import (
     Begin,
     Count,
@@ -29,11 +31,14 @@ from capkernel.wire.vault import (
     Described,
     Fill,
     FromKeeper,
+    FunctionBundle,
     Job,
     Limits,
     Map,
     Piece,
     Put,
+    Reveal,
+    Revealed,
     Settle,
     Settled,
     Status,
@@ -42,7 +47,13 @@ from capkernel.wire.vault import (
     Zip,
 )
 
-Message = Begin | Put | Fill | Map | Zip | Write | Describe | Count | Settle
+Message = Begin | Put | Fill | Map | Zip | Write | Describe | Reveal | Count | Settle
+
+# Our own function, run on the value in a process of its own like any other: hostile bytes meet pandas there, not here.
+_RENDERING = FunctionBundle(table="capkernel.vault.render.rendered")
+_NOTHING_CAPTURED = values.encode({})
+_RENDER_SECONDS = 10.0
+_MAX_REVEALS = 16
 
 
 @dataclass(slots=True)
@@ -69,7 +80,8 @@ class Keeper:
         self._entries: dict[str, Entry] = {}
         self._queue: deque[_WaitingMap | Zip | Settle] = deque()
         self._writes: dict[str, list[_WaitingWrite]] = {}
-        self._running: str | None = None  # the handle the running job will fill
+        self._running: str | Reveal | None = None  # the handle the running job will fill, or whom it renders for
+        self._reveals: deque[Reveal] = deque()
         self._jobs = 0
         self._held_bytes = 0
         self.runner_generation = 0
@@ -100,6 +112,8 @@ class Keeper:
             case Describe():
                 entry = self._entries.get(message.handle)
                 self._tell(entry.described(message.ticket) if entry else Described(message.ticket, "unknown"))
+            case Reveal():
+                self._reveal(message)
             case Count():
                 self._tell(self._status(message.ticket))
             case Settle():
@@ -108,6 +122,10 @@ class Keeper:
 
     def advance(self) -> None:
         """Do what can be done now, until a job runs or nothing is left."""
+        while self._reveals and self._running is None:  # first: a person waits, and their values are known
+            if not self._render(self._reveals[0]):
+                return
+            self._reveals.popleft()
         while self._queue and self._running is None:
             head = self._queue[0]
             if isinstance(head, Settle):
@@ -122,6 +140,10 @@ class Keeper:
         """The running job ended; `result` is what its process sent, None when it has no result."""
         handle, self._running = self._running, None
         assert handle is not None
+        if isinstance(handle, Reveal):
+            self._rendered(handle, result, reason)
+            self.advance()
+            return
         self._jobs += 1
         if result is None:
             self._poison(handle, reason, place)
@@ -291,6 +313,62 @@ class Keeper:
         except OSError as problem:
             return Written(ticket, "failed", 0, problem.errno or 0)
         return Written(ticket, "written", len(data))
+
+    # ── the person ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _reveal(self, message: Reveal) -> None:
+        entry = self._entries.get(message.handle)
+        if entry is None:
+            self._show(message, Unknown())
+        elif entry.state == "pending":
+            self._show(message, Pending())
+        elif entry.state == "poison":
+            self._show(message, Poison(entry.reason, entry.place))
+        elif len(self._reveals) >= _MAX_REVEALS:
+            self._show(message, Poison("too many values are being shown at once"))
+        else:
+            self._reveals.append(message)
+
+    def _render(self, message: Reveal) -> bool:
+        """Start rendering. False when there is no runner yet."""
+        assert self._limits is not None
+        blob = self._entries[message.handle].blob
+        job = Job(
+            number=self._jobs + 1,
+            bundle=_RENDERING,
+            flat=False,
+            pieces=2,
+            libraries=values.libraries(blob),
+            seconds=_RENDER_SECONDS,
+            memory_bytes=self._limits.job_memory_bytes,
+            result_bytes=MAX_JSON_BYTES + 1024,
+        )
+        if not self._start(job, [(Piece(), blob), (Piece(), _NOTHING_CAPTURED)]):
+            return False
+        self._running = message
+        return True
+
+    def _rendered(self, message: Reveal, result: bytes | None, reason: str) -> None:
+        try:
+            text = values.text_of(result) if result is not None else None
+        except values.BadValue:
+            text, reason = None, "not a rendering"
+        if isinstance(text, str):
+            self._seal(message, text.encode("utf-8", "replace"))
+        else:
+            self._show(message, Poison(f"the value is there but cannot be shown: {reason or 'not a rendering'}"))
+
+    def _show(self, message: Reveal, shown: Shown) -> None:
+        self._seal(message, to_json(shown))
+
+    def _seal(self, message: Reveal, plain: bytes) -> None:
+        from capkernel.vault.seal import seal  # OpenSSL is loaded for those who look
+
+        try:
+            sealed = seal(plain[:MAX_JSON_BYTES], message.key, message.handle)
+        except ValueError:
+            sealed = b""
+        self._tell(Revealed(message.ticket, sealed))
 
     def _status(self, ticket: int) -> Status:
         states = Counter(entry.state for entry in self._entries.values())

@@ -6,7 +6,8 @@ gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`) are ne
 
 Rule 1: values travel only between the keeper and the process of one job, over a stream of that job's own. So the
 runner's memory never holds one, and no job can find what an earlier one left there.
-Rule 2: nobody but a job's process decodes a value; the keeper reads str and bytes only.
+Rule 2: nobody but a job's process decodes a value; the keeper reads str and bytes only. What the person sees is
+rendered by a job as well, and leaves the keeper sealed to the viewer's key.
 """
 
 from __future__ import annotations
@@ -112,6 +113,14 @@ class Describe(msgspec.Struct, tag="describe", frozen=True):
     handle: str
 
 
+class Reveal(msgspec.Struct, tag="reveal", frozen=True):
+    """The value as the person may see it (`wire.shown`), sealed to this X25519 public key. Answered by Revealed."""
+
+    ticket: int
+    handle: str
+    key: bytes
+
+
 class Count(msgspec.Struct, tag="count", frozen=True):
     """Answered at once by Status."""
 
@@ -124,7 +133,7 @@ class Settle(msgspec.Struct, tag="settle", frozen=True):
     ticket: int
 
 
-ToKeeper = Begin | NewRunner | Put | Fill | Map | Zip | Write | Describe | Count | Settle
+ToKeeper = Begin | NewRunner | Put | Fill | Map | Zip | Write | Describe | Reveal | Count | Settle
 
 # ── keeper → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -175,6 +184,13 @@ class Described(msgspec.Struct, tag="described", frozen=True):
     place: str = ""
 
 
+class Revealed(msgspec.Struct, tag="revealed", frozen=True):
+    """A sealed rendering, of a value, of poison or of a value that is not there alike; empty only for a bad key."""
+
+    ticket: int
+    sealed: bytes
+
+
 class Status(msgspec.Struct, tag="status", frozen=True):
     """Counts and types, no values. For tests and the person's viewer only."""
 
@@ -192,7 +208,7 @@ class Settled(msgspec.Struct, tag="settled", frozen=True):
     ticket: int
 
 
-FromKeeper = KeeperReady | RunnerReady | RunnerLost | Written | Described | Status | Settled
+FromKeeper = KeeperReady | RunnerReady | RunnerLost | Written | Described | Revealed | Status | Settled
 
 # ── keeper → runner ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,1 @@
+"""One module per command of `capkernel`; each has `add_parser(commands)`."""

@@ -1,0 +1,169 @@
+"""A viewer's end of a session's socket. Blocking; one request at a time.
+
+Rule 1: the other end must be a process of this user, and is reached through a directory that is this user's.
+Rule 2: the session's secret is read, answers one challenge, and is not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from capkernel.wire.errors import RemoteProtocolError
+from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.view import (
+    MAX_BODY_TO_VIEWER,
+    SECRET_BYTES,
+    SECRET_NAME,
+    SOCKET_NAME,
+    VERSION,
+    AskAudit,
+    AskAuthority,
+    AskValue,
+    AuditLines,
+    Authority,
+    Challenge,
+    ListValues,
+    Open,
+    Refused,
+    SealedValue,
+    ToViewer,
+    Values,
+    Welcome,
+    proof,
+)
+
+OPEN_SECONDS = 5.0
+SECONDS = 75.0  # beyond what the kernel takes to give up on the vault
+_CHUNK = 1 << 18
+_CREDENTIALS = struct.Struct("3i")
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class LinkRefused(Exception):
+    """The session does not answer this viewer. The text says why and what to do."""
+
+
+class Link:
+    """An open link. Use as a context manager."""
+
+    def __init__(self, connected: socket.socket, secret: bytes, viewer: str) -> None:
+        """Takes over the socket. Raises LinkRefused, OSError."""
+        self._socket = connected
+        self._reader: FrameReader[ToViewer] = FrameReader(ToViewer, max_body=MAX_BODY_TO_VIEWER, max_blob=0)
+        self._request = 0
+        try:
+            self._socket.settimeout(OPEN_SECONDS)
+            self.welcome = self._opened(secret, viewer)
+            self._socket.settimeout(SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def open(cls, runtime: str, viewer: str) -> Link:
+        """Connect to the session whose runtime directory this is. Raises LinkRefused, OSError."""
+        held = os.open(runtime, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(held)
+            if found.st_uid != os.getuid() or found.st_mode & 0o077:
+                raise LinkRefused("the session's directory is not private to this user")
+            secret = _secret(held)
+            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connected.connect(f"/proc/self/fd/{held}/{SOCKET_NAME}")
+            except BaseException:
+                connected.close()
+                raise
+        finally:
+            os.close(held)
+        return cls(connected, secret, viewer)
+
+    def values(self, count: int = 500) -> Values:
+        return self._ask(ListValues(self._next(), count), Values)
+
+    def reveal(self, handle: str, key: bytes) -> bytes:
+        """The value, sealed to the public key `key`. It is in the session's audit before it is here."""
+        try:
+            question = msgspec.convert({"type": "ask", "request": self._next(), "handle": handle, "key": key}, AskValue)
+        except msgspec.ValidationError:
+            raise LinkRefused("no such value, or no X25519 public key") from None
+        return self._ask(question, SealedValue).sealed
+
+    def audit(self, count: int = 50) -> tuple[str, ...]:
+        return self._ask(AskAudit(self._next(), count), AuditLines).lines
+
+    def authority(self) -> Authority:
+        return self._ask(AskAuthority(self._next()), Authority)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    # ── within ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _opened(self, secret: bytes, viewer: str) -> Welcome:
+        peer = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(peer)[1] != os.getuid():
+            raise LinkRefused("the session's socket is held by another user")
+        challenge = self._received()
+        if not isinstance(challenge, Challenge) or challenge.version != VERSION:
+            raise LinkRefused(_why(challenge) or "the session speaks another version: restart its kernel")
+        self._socket.sendall(encode(Open(proof(secret, challenge.challenge), viewer)))
+        welcome = self._received()
+        if not isinstance(welcome, Welcome):
+            raise LinkRefused(_why(welcome) or "the session gave no welcome")
+        return welcome
+
+    def _ask(self, question: ListValues | AskValue | AskAudit | AskAuthority, kind: type[T]) -> T:
+        self._socket.sendall(encode(question))
+        answer = self._received()
+        if not isinstance(answer, kind) or getattr(answer, "request", None) != question.request:
+            raise LinkRefused(_why(answer) or "the session gave another answer than the one to this question")
+        return answer
+
+    def _next(self) -> int:
+        self._request += 1
+        return self._request
+
+    def _received(self) -> ToViewer:
+        try:
+            while True:
+                for message, _ in self._reader.frames():
+                    return message
+                data = self._socket.recv(_CHUNK)
+                if not data:
+                    raise LinkRefused("the session has ended")
+                self._reader.feed(data)
+        except RemoteProtocolError as problem:
+            raise LinkRefused(str(problem)) from None
+
+
+def _why(message: ToViewer) -> str:
+    return message.reason if isinstance(message, Refused) else ""
+
+
+def _secret(directory: int) -> bytes:
+    fd = os.open(SECRET_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise LinkRefused("the session's viewer secret is not private to this user")
+        secret = os.read(fd, SECRET_BYTES + 1)
+    finally:
+        os.close(fd)
+    if len(secret) != SECRET_BYTES:
+        raise LinkRefused("the session's viewer secret has another length")
+    return secret

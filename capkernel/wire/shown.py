@@ -1,0 +1,121 @@
+"""A classified value as the person may see it: a closed tree of inert text, as JSON, and how it is sealed.
+
+Rule 1: everything in it is data for a text node. There is no markup, no address and no type that a reader must build.
+Rule 2: it is bounded when it is made (`vault.render`) and decoded into these types only, by every reader.
+
+It travels sealed to a key of the reader: HPKE base mode of RFC 9180 with X25519, HKDF-SHA256 and AES-256-GCM, `info` as
+`seal_info` says, the encapsulated key (32 bytes) before the ciphertext.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_JSON_BYTES = 900_000  # of one rendering
+KEY_BYTES = 32
+
+
+def seal_info(handle: str) -> bytes:
+    """Binds a sealed rendering to the handle it was asked for."""
+    return b"capkernel-view-1|" + handle.encode("ascii")
+
+
+class Text(msgspec.Struct, tag="text", tag_field="kind", frozen=True):
+    """`length` characters, of which `text` holds the first."""
+
+    text: str
+    length: int
+
+
+class Number(msgspec.Struct, tag="number", tag_field="kind", frozen=True):
+    """`text` is the number as Python writes it: JSON's own numbers would lose digits."""
+
+    type: str
+    text: str
+
+
+class Bool(msgspec.Struct, tag="bool", tag_field="kind", frozen=True):
+    value: bool
+
+
+class Nothing(msgspec.Struct, tag="none", tag_field="kind", frozen=True):
+    """None."""
+
+
+class Bytes(msgspec.Struct, tag="bytes", tag_field="kind", frozen=True):
+    """`length` bytes, of which `hex` holds the first."""
+
+    type: str
+    hex: str
+    length: int
+
+
+class Atom(msgspec.Struct, tag="atom", tag_field="kind", frozen=True):
+    """A value without parts that is no number: a date, a UUID, a range, a time stamp."""
+
+    type: str
+    text: str
+
+
+class Items(msgspec.Struct, tag="items", tag_field="kind", frozen=True):
+    """A list, tuple or set of `count` items, of which `items` holds the first."""
+
+    type: str
+    items: tuple[Shown, ...]
+    count: int
+
+
+class Pairs(msgspec.Struct, tag="pairs", tag_field="kind", frozen=True):
+    """A dict of `count` entries, of which `keys` and `items` hold the first."""
+
+    keys: tuple[Shown, ...]
+    items: tuple[Shown, ...]
+    count: int
+
+
+class Table(msgspec.Struct, tag="table", tag_field="kind", frozen=True):
+    """The first rows and columns of an array or a frame of this `shape`. `index` stands before the rows."""
+
+    type: str
+    shape: tuple[int, ...]
+    columns: tuple[str, ...]
+    index: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+class Cut(msgspec.Struct, tag="cut", tag_field="kind", frozen=True):
+    """A part that is not shown, because there is too much."""
+
+
+class Poison(msgspec.Struct, tag="poison", tag_field="kind", frozen=True):
+    """There is no value. `reason`: an exception type or a limit; `place`: a cell and line."""
+
+    reason: str
+    place: str = ""
+
+
+class Pending(msgspec.Struct, tag="pending", tag_field="kind", frozen=True):
+    """The value is still being computed."""
+
+
+class Unknown(msgspec.Struct, tag="unknown", tag_field="kind", frozen=True):
+    """The vault has no such value (any more)."""
+
+
+Shown = Text | Number | Bool | Nothing | Bytes | Atom | Items | Pairs | Table | Cut | Poison | Pending | Unknown
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Shown] = msgspec.json.Decoder(Shown)
+
+
+def to_json(shown: Shown) -> bytes:
+    return _encoder.encode(shown)
+
+
+def from_json(data: bytes) -> Shown:
+    """Raises ValueError for anything that is no rendering, without quoting it."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        raise ValueError("not a rendering of a value") from None

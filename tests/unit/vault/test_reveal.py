@@ -1,0 +1,255 @@
+"""A value for the person: rendered within bounds, sealed to one key, and nothing else leaves the keeper."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from capkernel.vault import render as rendering
+from capkernel.vault.keeper import Keeper
+from capkernel.vault.render import render, rendered
+from capkernel.vault.seal import seal, unseal
+from capkernel.wire import shown as wire
+from capkernel.wire.plan import CodeKey
+from capkernel.wire.shown import MAX_JSON_BYTES, Poison, Shown, from_json
+from capkernel.wire.values import encode
+from capkernel.wire.vault import Begin, FunctionBundle, Job, Limits, Map, Piece, Put, Reveal, Revealed
+
+KEY = X25519PrivateKey.generate()
+PUBLIC = KEY.public_key().public_bytes_raw()
+CANARY = "canary-" + uuid.uuid4().hex
+
+
+# ── rendering ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("héllo", wire.Text("héllo", 5)),
+        (True, wire.Bool(True)),
+        (None, wire.Nothing()),
+        (12, wire.Number("int", "12")),
+        (0.1, wire.Number("float", "0.1")),
+        (Decimal("1.10"), wire.Number("Decimal", "1.10")),
+        (b"\x00\xff", wire.Bytes("bytes", "00ff", 2)),
+        (date(2024, 2, 29), wire.Atom("date", "2024-02-29")),
+        (datetime(2024, 1, 1, tzinfo=UTC), wire.Atom("datetime", "2024-01-01 00:00:00+00:00")),
+        ([1, "a"], wire.Items("list", (wire.Number("int", "1"), wire.Text("a", 1)), 2)),
+        ({"k": None}, wire.Pairs((wire.Text("k", 1),), (wire.Nothing(),), 1)),
+        (np.float32(0.5), wire.Number("float32", "0.5")),
+        (
+            np.arange(4).reshape(2, 2),
+            wire.Table("ndarray", (2, 2), ("0", "1"), ("0", "1"), (("0", "1"), ("2", "3")), "int64"),
+        ),
+        (
+            pd.DataFrame({"a": [1, 2], "b": ["<b>", None]}, index=["x", "y"]),
+            wire.Table("DataFrame", (2, 2), ("a", "b"), ("x", "y"), (("1", "<b>"), ("2", "None"))),
+        ),
+        (pd.Series([1.5], name="s"), wire.Table("Series", (1,), ("s",), ("0",), (("1.5",),), "float64")),
+        (pd.Timestamp("2024-01-01"), wire.Atom("Timestamp", "2024-01-01 00:00:00")),
+    ],
+)
+def test_each_kind_has_its_rendering(value: object, expected: Shown) -> None:
+    if isinstance(value, pd.DataFrame):
+        value["b"] = value["b"].astype(object).where(value["b"].notna(), None)
+    assert render(value) == expected
+    assert from_json(rendered(value).encode()) == expected
+
+
+def _deep() -> Any:
+    value: Any = 1
+    for _ in range(60):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: "x" * 5_000_000,
+        lambda: "\x00" * 5_000_000,
+        lambda: ["\x01" * 1000] * 10_000,
+        lambda: b"x" * 5_000_000,
+        lambda: list(range(1_000_000)),
+        lambda: {str(number): [number] * 50 for number in range(10_000)},
+        lambda: [[[0] * 500] * 500] * 500,
+        lambda: 10**1_000_000,
+        lambda: np.zeros((3000, 3000)),
+        lambda: np.zeros((3, 0, 5)),
+        lambda: pd.DataFrame({f"c{number}": ["y" * 5000] * 1000 for number in range(100)}),
+        _deep,
+    ],
+)
+def test_every_rendering_is_bounded(make: Callable[[], object]) -> None:
+    text = rendered(make())
+    assert len(text.encode()) <= MAX_JSON_BYTES
+    from_json(text.encode())
+
+
+def test_what_is_cut_says_how_much_there_is() -> None:
+    shown = render("x" * 200_000)
+    assert isinstance(shown, wire.Text)
+    assert (len(shown.text), shown.length) == (rendering.MAX_CHARACTERS, 200_000)
+    assert render([0] * 1000).count == 1000  # type: ignore[union-attr]
+
+
+def test_lone_surrogates_do_not_break_the_rendering() -> None:
+    assert from_json(rendered(["\ud800", {"\udfff": 1}]).encode())
+
+
+def test_a_type_outside_the_set_is_named_and_never_asked_to_show_itself() -> None:
+    class Spy(str):
+        def __str__(self) -> str:
+            raise AssertionError("was asked")
+
+        __repr__ = __format__ = __str__  # type: ignore[assignment]
+
+    assert render(Spy("x")) == Poison("a value of type Spy, which has no rendering")
+
+
+# ── sealing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_only_the_key_and_the_handle_it_was_sealed_for_open_it() -> None:
+    sealed = seal(CANARY.encode(), PUBLIC, "h1")
+    assert unseal(sealed, KEY, "h1") == CANARY.encode()
+    assert CANARY.encode() not in sealed
+    for key, handle, blob in (
+        (X25519PrivateKey.generate(), "h1", sealed),
+        (KEY, "h2", sealed),
+        (KEY, "h1", sealed[:-1] + bytes((sealed[-1] ^ 1,))),
+        (KEY, "h1", sealed[:20]),
+    ):
+        with pytest.raises(ValueError, match="not sealed to this viewer's key"):
+            unseal(blob, key, handle)
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 31, b"x" * 33, bytes(32)])
+def test_a_key_that_is_none_is_refused(key: bytes) -> None:
+    with pytest.raises(ValueError, match="cannot be sealed"):
+        seal(b"x", key, "h")
+
+
+# ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Played:
+    """A keeper, what it told the kernel, and the jobs it started."""
+
+    def __init__(self, *, runner: bool = True) -> None:
+        self.told: list[object] = []
+        self.jobs: list[tuple[Job, list[tuple[Piece, bytes]]]] = []
+        self.runner = runner
+        self.keeper = Keeper(tell=self.told.append, start=self._start)
+        self.keeper.accept(Begin(Limits()), b"", None)
+
+    def _start(self, job: Job, pieces: list[tuple[Piece, bytes]]) -> bool:
+        if self.runner:
+            self.jobs.append((job, pieces))
+        return self.runner
+
+    def put(self, handle: str, value: object) -> None:
+        self.keeper.accept(Put(handle, ""), encode(value), None)
+
+    def map(self, new: str, source: str) -> None:
+        bundle = FunctionBundle(CodeKey(1, 1, "<lambda>", (1, 0, 1, 5)))
+        self.keeper.accept(Map(new, source, bundle), encode({"globals": {}, "closure": {}}), None)
+
+    def reveal(self, handle: str, key: bytes = PUBLIC) -> None:
+        self.keeper.accept(Reveal(5, handle, key), b"", None)
+
+    def shown(self, handle: str) -> Shown:
+        """The last answer, opened."""
+        answer = self.told.pop()
+        assert isinstance(answer, Revealed)
+        assert answer.ticket == 5
+        return from_json(unseal(answer.sealed, KEY, handle))
+
+
+def test_a_value_is_rendered_by_a_job_and_leaves_sealed() -> None:
+    played = Played()
+    played.put("a", CANARY)
+    played.reveal("a")
+    (job, pieces) = played.jobs[0]
+    assert job.bundle == FunctionBundle(table="capkernel.vault.render.rendered")
+    assert pieces[0][1] == encode(CANARY)
+    played.keeper.job_done(encode(rendered(CANARY)))
+    assert CANARY.encode() not in played.told[0].sealed  # type: ignore[attr-defined]
+    assert CANARY not in repr(played.told)
+    assert played.shown("a") == wire.Text(CANARY, len(CANARY))
+
+
+def test_unknown_pending_and_poison_are_answered_at_once_and_look_alike_from_outside() -> None:
+    played = Played()
+    played.put("a", 1)
+    played.map("m", "a")
+    for handle, expected in (("nobody", wire.Unknown()), ("m", wire.Pending())):
+        played.reveal(handle)
+        assert played.shown(handle) == expected
+    played.keeper.job_done(None, "ZeroDivisionError", "cell 1, line 1")
+    played.reveal("m")
+    assert "ZeroDivisionError" not in repr(played.told)
+    assert played.shown("m") == Poison("ZeroDivisionError", "cell 1, line 1")
+
+
+def test_a_person_does_not_wait_for_the_queue_but_for_the_running_job() -> None:
+    played = Played()
+    played.put("a", 1)
+    played.map("m1", "a")
+    played.map("m2", "a")
+    played.reveal("a")
+    assert len(played.jobs) == 1
+    played.keeper.job_done(encode(2))
+    assert played.jobs[1][0].bundle.table == "capkernel.vault.render.rendered"
+    played.keeper.job_done(encode(rendered(1)))
+    assert played.shown("a") == wire.Number("int", "1")
+    assert len(played.jobs) == 3  # m2 goes on
+
+
+def test_a_reveal_makes_no_value_and_no_lineage() -> None:
+    played = Played()
+    played.put("a", 1)
+    before = played.keeper._status(0)
+    played.reveal("a")
+    played.keeper.job_done(encode(rendered(1)))
+    assert played.keeper._status(0) == before
+
+
+@pytest.mark.parametrize("result", [None, b"nonsense", encode(3), encode(b"x")])
+def test_a_rendering_that_fails_says_so_and_the_value_stays(result: bytes | None) -> None:
+    played = Played()
+    played.put("a", 1)
+    played.reveal("a")
+    played.keeper.job_done(result, "MemoryError")
+    shown = played.shown("a")
+    assert isinstance(shown, Poison)
+    assert "cannot be shown" in shown.reason
+    played.map("m", "a")
+    assert len(played.jobs) == 2
+
+
+def test_a_bad_key_gets_nothing() -> None:
+    played = Played()
+    played.put("a", CANARY)
+    played.reveal("a", b"short")
+    played.keeper.job_done(encode(rendered(CANARY)))
+    assert played.told == [Revealed(5, b"")]
+
+
+def test_without_a_runner_a_reveal_waits_for_one() -> None:
+    played = Played(runner=False)
+    played.put("a", 1)
+    played.reveal("a")
+    assert played.told == []
+    played.runner = True
+    played.keeper.advance()
+    assert len(played.jobs) == 1
