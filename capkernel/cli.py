@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, lab, doctor, explain, view."""
+"""The `capkernel` command: install, run, lab, doctor, policy, explain, view."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from capkernel import __version__
+from capkernel.commands import policy as policy_command
 from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
 
@@ -71,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what protects a session on this machine, and what is missing")
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(run=_doctor)
+
+    policy_command.add_parser(commands)
 
     explain = commands.add_parser("explain", help="what a diagnostic code means")
     explain.add_argument("code", nargs="?")

@@ -97,7 +97,7 @@ class FileEffects:
             except BaseException:
                 os.close(fd)
                 raise
-            if excluded is None and is_below(path, top):
+            if excluded is None and is_below(path, top) and self._rules.in_roots(path):
                 return fd, None
             os.close(fd)
             if excluded is not None:

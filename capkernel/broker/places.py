@@ -140,6 +140,8 @@ class Places:
     ) -> Place:
         identity = None if status is None else (status.st_dev, status.st_ino)
         excluded = self._exclusions.find(canonical, identity)
+        if excluded is None and status is not None:
+            excluded = self._exclusions.find_linked(status)
         classified = (
             self._rules.is_classified(canonical)
             or self._rules.is_classified(asked)

@@ -28,7 +28,7 @@ def render_text(diagnostics: Sequence[Diagnostic], sources: Mapping[int, str]) -
 
 def _render(diagnostic: Diagnostic, sources: Mapping[int, str]) -> str:
     lines = [f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"]
-    lines += _excerpt(diagnostic.cell, diagnostic.span, diagnostic.label, sources, "^")
+    lines += excerpt(diagnostic.cell, diagnostic.span, diagnostic.label, sources, "^")
     for captured in diagnostic.captured:
         lines.append(f"   = captures: `{captured.name}: {captured.type}` from {captured.origin}")
     for note in diagnostic.notes:
@@ -48,10 +48,11 @@ def _render(diagnostic: Diagnostic, sources: Mapping[int, str]) -> str:
 def _render_note(note: Note, sources: Mapping[int, str]) -> list[str]:
     if note.span is None:
         return [f"   = note: {note.text}"]
-    return [f"note: {note.text}", *_excerpt(note.cell, note.span, "", sources, "-")]
+    return [f"note: {note.text}", *excerpt(note.cell, note.span, "", sources, "-")]
 
 
-def _excerpt(cell: int, span: Span, label: str, sources: Mapping[int, str], mark: str) -> list[str]:
+def excerpt(cell: int, span: Span, label: str, sources: Mapping[int, str], mark: str) -> list[str]:
+    """Where `span` is, and its line of source with the span underlined by `mark`s."""
     where = f"  --> cell[{cell}]:{span.line}:{span.column + 1}"
     source_lines = sources.get(cell, "").splitlines()
     if not 1 <= span.line <= len(source_lines):

@@ -19,6 +19,12 @@ _KEPT = frozenset({"HOME", "LANG", "LANGUAGE", "TZ", "JPY_PARENT_PID", "XDG_CACH
                    "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"})  # fmt: skip
 _LOCALE = re.compile(r"LC_[A-Z]{1,20}")
 _LOCALE_VALUE = re.compile(r"[A-Za-z0-9_.@:/+-]{0,64}")
+# Where these lead, a server's or an interpreter's configuration is; the clean environment has no place for them.
+_CONFIGURATION = (
+    "JUPYTER_CONFIG_DIR", "JUPYTER_CONFIG_PATH", "JUPYTER_DATA_DIR", "JUPYTER_PATH", "JUPYTER_RUNTIME_DIR",
+    "JUPYTERLAB_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR", "IPYTHON_DIR",
+)  # fmt: skip
+_MOST_PLACES = 64
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _MOST_DESCRIPTORS = 65536
 
@@ -48,6 +54,8 @@ def main() -> None:
         argv += ["--policy", os.path.join(base, policy)]
     if arguments.profile:
         argv += ["--profile", arguments.profile]
+    for place in configured_places(os.environ, base):
+        argv += ["--exclude", place]
     os.chdir(directory)
     _close_others(lock)
     os.execve(sys.executable, argv, clean_environment(os.environ))  # noqa: S606
@@ -61,6 +69,15 @@ def clean_environment(environment: os._Environ[str] | dict[str, str]) -> dict[st
         if name in _KEPT or (_LOCALE.fullmatch(name) and _LOCALE_VALUE.fullmatch(value))
     }
     return kept | {"PATH": _PATH}
+
+
+def configured_places(environment: os._Environ[str] | dict[str, str], base: str) -> list[str]:
+    """Absolute paths of the directories that the user's environment makes Jupyter's and IPython's own."""
+    named = [part for name in _CONFIGURATION for part in environment.get(name, "").split(os.pathsep) if part]
+    places = dict.fromkeys(os.path.join(base, os.path.expanduser(part)) for part in named)
+    if len(places) > _MOST_PLACES:
+        sys.exit(f"capkernel: more than {_MOST_PLACES} directories in JUPYTER_PATH and the like")
+    return list(places)
 
 
 def _close_others(keep: int) -> None:

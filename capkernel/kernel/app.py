@@ -48,8 +48,12 @@ def main() -> None:
 
     try:
         assembly = Assembly.read(
-            base=arguments.base, runtime=arguments.runtime, policy=arguments.policy, profile=arguments.profile
-        )
+            base=arguments.base, runtime=arguments.runtime, policy=arguments.policy, profile=arguments.profile,
+            excluded=[
+                *((place, "Jupyter's or IPython's own configuration") for place in arguments.exclude),
+                (arguments.connection_file, "the connection file of the session"),
+            ],
+        )  # fmt: skip
     except Exception as problem:
         runtime_dir.remove(arguments.runtime)
         sys.exit(f"capkernel: {problem}")
@@ -69,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runtime", required=True, help="the session's own directory")
     parser.add_argument("--lock", type=int, required=True, help="the descriptor that holds its lock")
     parser.add_argument("--policy")
+    parser.add_argument("--exclude", action="append", default=[], help="a directory that no grant reaches")
     parser.add_argument("--profile", choices=("strict", "standard", "relaxed"))
     return parser.parse_args()
 

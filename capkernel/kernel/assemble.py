@@ -6,22 +6,23 @@ Rule 1: there is no way to leave a part out from here: every session has its che
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.broker import Broker
 from capkernel.checker.client import CheckerClient
-from capkernel.kernel import font_cache
+from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.settings import Settings
 from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
 from capkernel.kernel.worker_spawn import WorkerSpawner
-from capkernel.policy.load import default_policy, discovered, load_policy
+from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
+from capkernel.policy.resolve import resolve_ambient
 from capkernel.sandbox import Level
 from capkernel.vault.client import VaultClient
 from capkernel.vault.launch import keeper_profile, runner_profile, spawners
@@ -37,25 +38,33 @@ class Assembly:
     policy: Policy
     base: Path  # the notebook's directory
     runtime: Path
+    notices: tuple[str, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()  # path and what it is, beyond what this process sees by itself
     _lost: Callable[[str], None] = field(default=lambda _why: None)
     _progress: Callable[[str], None] = field(default=lambda _line: None)
 
     @classmethod
-    def read(cls, *, base: str, runtime: str, policy: str | None, profile: str | None) -> Assembly:
+    def read(
+        cls,
+        *,
+        base: str,
+        runtime: str,
+        policy: str | None,
+        profile: str | None,
+        excluded: Iterable[tuple[str, str]] = (),
+    ) -> Assembly:
         """Read the policy. Raises PolicyError; a launcher's profile may only be stricter than the policy's."""
-        said = load_policy(policy) if policy else default_policy(base)
+        resolved = resolve_ambient(base, policy)
+        said = resolved.policy
         if profile is not None and _STRICTNESS.index(profile) < _STRICTNESS.index(said.profile):
             said = replace(said, profile=profile)  # type: ignore[arg-type]
-        return cls(said, Path(base), Path(runtime))
+        places = [*excluded, *((str(file), "a policy file") for file in resolved.files)]
+        places += [(runtime, "the runtime directory"), (runtime_dir.parent_directory(), "the runtime directory")]
+        return cls(said, Path(base), Path(runtime), resolved.notices, tuple(places))
 
     def settings(self) -> Settings:
         """What the kernel itself needs to know."""
-        notices = [self.policy.notice] if self.policy.notice else []
-        found = discovered(self.base) if self.policy.source is None else None
-        if found is not None:
-            notices.append(
-                f"{found.name} beside the notebook grants nothing by itself; start the kernel with --policy to use it"
-            )
+        notices = [*([self.policy.notice] if self.policy.notice else []), *self.notices]
         if self._minimum() is Level.NONE:
             notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
         limits = self.policy.limits
@@ -72,7 +81,8 @@ class Assembly:
             on_lost=lambda why: self._lost(why),
         )  # fmt: skip
         audit = AuditLog.open_ambient(uuid.uuid4().hex)
-        broker = Broker(self.policy, self.base, vault, audit)
+        exclusions = Exclusions.ambient(self.policy.source, self.excluded)
+        broker = Broker(self.policy, self.base, vault, audit, exclusions)
         return Parts(
             spawn_worker=WorkerSpawner(self.runtime),
             make_checker=self._checker,

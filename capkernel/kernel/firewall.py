@@ -3,14 +3,15 @@
 Rule 1: closed lists. A message kind, a field or a MIME type that is not named here is dropped.
 Rule 2: whatever is dropped, `text/plain` stays, so an output never vanishes without a word.
 Rule 3: everything counts against the cell's output limit, and past it nothing but one marker goes out.
-Rule 4: `application/vnd.capkernel.*` and display ids of the kernel's own cannot come from here.
+Rule 4: `application/vnd.capkernel.*`, display ids of the kernel's own and the names of its own errors cannot come from
+here.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,9 @@ from typing import Any
 import msgspec
 
 from capkernel.kernel.html import clean_html
-from capkernel.kernel.text import clean_text, size_of
+from capkernel.kernel.image import clean_jpeg, clean_png
+from capkernel.kernel.latex import is_plain_math
+from capkernel.kernel.text import clean_text, show_hidden, size_of
 from capkernel.wire.worker import Published
 
 DEFAULT_LIMIT = 10 * 1024 * 1024
@@ -28,11 +31,14 @@ _LINES = 500  # of a traceback
 _NAME = 200  # characters of a display id or an exception's name
 _DISPLAY_ID = "worker-"
 _STREAMS = frozenset({"stdout", "stderr"})
-_ACTIVE_LATEX = re.compile(
-    r"\\(?:href|url|class|cssId|style|data|require|unicode|includegraphics|html\w*|bbox|toggle|mathtip|texttip|action|"
-    r"begin\s*\{\s*html|def|let|newcommand|renewcommand|newenvironment|DeclareMathOperator|catcode|csname|input|write)"
-    r"(?![A-Za-z])"
-)
+_LONGEST = 100_000  # characters of an exception's text, or of one line of its traceback
+_MOST_TEX = 100_000  # characters of a formula
+_MOST_SIDE = 10_000  # pixels that an image is shown across
+# What the kernel itself answers with. A cell may name its exceptions so, but a client must not take one for the other.
+KERNEL_ERRORS = frozenset({
+    "CellRefused", "HelpNotFound", "MalformedRequest", "NotEvaluated", "NotSupported", "SessionNotReady", "WorkerDied",
+})  # fmt: skip
+_FORGED = "cell."
 _SIZES = frozenset({"width", "height"})
 
 
@@ -94,12 +100,17 @@ def stream(name: str, text: str) -> Output:
 
 
 def clean_error(content: dict[str, Any]) -> dict[str, Any]:
-    """Name, value and traceback of an exception, as clean text."""
+    """Name, value and traceback of an exception of a cell, as clean text."""
     lines = content.get("traceback")
-    kept = [clean_text(line) for line in lines[:_LINES] if isinstance(line, str)] if isinstance(lines, list) else []
+    kept = (
+        [_short(clean_text(line)) for line in lines[:_LINES] if isinstance(line, str)]
+        if isinstance(lines, list)
+        else []
+    )
+    name = clean_text(_text(content, "ename"))[:_NAME]
     return {
-        "ename": clean_text(_text(content, "ename"))[:_NAME],
-        "evalue": clean_text(_text(content, "evalue")),
+        "ename": _FORGED + name if name.strip() in KERNEL_ERRORS else name,
+        "evalue": _short(clean_text(_text(content, "evalue"))),
         "traceback": kept,
     }
 
@@ -171,7 +182,7 @@ def _metadata(metadata: Any, data: dict[str, Any]) -> dict[str, Any]:
         for mime in data:
             own = metadata.get(mime)
             if isinstance(own, dict):
-                sizes = {key: own[key] for key in _SIZES & own.keys() if type(own[key]) in (int, float)}
+                sizes = {key: own[key] for key in _SIZES & own.keys() if _is_length(own[key])}
                 if sizes:
                     kept[mime] = sizes
     return kept
@@ -181,28 +192,36 @@ def _plain(value: Any) -> str | None:
     return clean_text(value) if isinstance(value, str) else None
 
 
+def _is_length(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and 0 < value <= _MOST_SIDE
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [cut: {len(text):,} characters]"
+
+
 def _html(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     cleaned = clean_html(value.encode("utf-8", "replace").decode("utf-8"))
-    return cleaned if cleaned.strip() else None
+    return cleaned if cleaned is not None and cleaned.strip() else None
 
 
 def _latex(value: Any) -> str | None:
-    if not isinstance(value, str) or _ACTIVE_LATEX.search(value):
+    if not isinstance(value, str) or len(value) > _MOST_TEX or not is_plain_math(value):
         return None
     return clean_text(value)
 
 
-def _image(magic: bytes) -> Callable[[Any], str | None]:
+def _image(clean_raw: Callable[[bytes], bytes | None]) -> Callable[[Any], str | None]:
     def clean(value: Any) -> str | None:
         if not isinstance(value, str):
             return None
         try:
-            raw = base64.b64decode(value.replace("\n", ""), validate=True)
+            raw = clean_raw(base64.b64decode(value.replace("\n", ""), validate=True))
         except (binascii.Error, ValueError):
             return None
-        return base64.b64encode(raw).decode("ascii") if raw.startswith(magic) else None
+        return None if raw is None else base64.b64encode(raw).decode("ascii")
 
     return clean
 
@@ -210,7 +229,10 @@ def _image(magic: bytes) -> Callable[[Any], str | None]:
 def _json(value: Any) -> Any:
     # It came out of a bounded msgpack body, so it is plain; what JSON has no word for, or is not valid text, is not.
     try:
-        return msgspec.json.decode(msgspec.json.encode(value))
+        text = msgspec.json.encode(value).decode()
+        # A backslash that is shown must be escaped in JSON.
+        shown = text if text.isascii() else show_hidden(text, escape="\\\\")
+        return msgspec.json.decode(shown)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
 
@@ -219,8 +241,8 @@ _CLEAN: dict[Any, Callable[[Any], Any]] = {
     "text/plain": _plain,
     "text/html": _html,
     "text/latex": _latex,
-    "image/png": _image(b"\x89PNG\r\n\x1a\n"),
-    "image/jpeg": _image(b"\xff\xd8\xff"),
+    "image/png": _image(clean_png),
+    "image/jpeg": _image(clean_jpeg),
     "application/json": _json,
 }
 

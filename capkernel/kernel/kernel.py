@@ -86,7 +86,6 @@ class CapKernel(Kernel):
         self._numbers = itertools.count(1)
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)
         self._requests: OrderedDict[int, _Request] = OrderedDict()
-        self._latest = 0
         self._arrivals = itertools.count(1)
         self._arrived = 0
         self._abort_through = 0
@@ -199,7 +198,6 @@ class CapKernel(Kernel):
             CellOutput(count, self.settings.output_bytes), lambda output: self._publish(output, parent),
         )  # fmt: skip
         self._requests[request] = _Request(parent, ident, cell)
-        self._latest = request
         while len(self._requests) > _REQUESTS_KEPT:
             self._requests.popitem(last=False)
         return cell
@@ -317,13 +315,15 @@ class CapKernel(Kernel):
 
     def _published(self, message: Published) -> None:
         request = self._requests.get(message.request)
-        if request is None or request.cell is None:
+        if request is None or request.cell is None or not request.cell.handed:
             return
         for output in request.cell.output.passed(message):
             self._publish(output, request.parent)
 
     def _printed(self, name: str, text: str) -> None:
-        request = self._requests.get(self._latest)
+        # A cell that is being judged, or was refused, shows nothing of the worker.
+        handed = (found for found in reversed(self._requests.values()) if found.cell is not None and found.cell.handed)
+        request = next(handed, None)
         if request is None or request.cell is None:
             return  # before the first cell: kept by the worker's handle, to explain a failed start
         for output in request.cell.output.counted(stream(name, text)):
@@ -352,7 +352,7 @@ def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
     matches, start, end = found.get("matches"), found.get("cursor_start"), found.get("cursor_end")
     if not isinstance(matches, list) or type(start) is not int or type(end) is not int:
         return empty
-    texts = [stream("stdout", match).content["text"] for match in matches[:5000] if isinstance(match, str)]
+    texts = [stream("stdout", match[:1000]).content["text"] for match in matches[:5000] if isinstance(match, str)]
     return {"status": "ok", "matches": texts, "cursor_start": start, "cursor_end": end, "metadata": {}}
 
 

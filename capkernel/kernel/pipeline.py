@@ -25,6 +25,7 @@ from capkernel.wire.worker import Execute, Finished, Inspect
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 _SOURCES_KEPT = 2000
+_PAGE = 1_000_000  # characters of a help page
 
 
 class _Interrupted(Exception):
@@ -45,6 +46,7 @@ class CellRun:
     output: CellOutput
     publish: Callable[[Output], None]
     text: str = ""
+    handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
     asked_since: float | None = None  # it waits for the person since
     asked_seconds: float = field(default=0.0)
 
@@ -153,6 +155,7 @@ class Pipeline:
 
     async def _finish(self, cell: CellRun, worker: WorkerProcess, verdict: Accepted) -> Finished:
         """The end of the cell in the worker, or its forced end when it takes longer than the policy allows."""
+        cell.handed = True
         future = worker.request(
             Execute(
                 request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
@@ -224,7 +227,7 @@ async def _commit(
 
 
 def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:
-    content = clean_error({"ename": name, "evalue": value, "traceback": [f"{name}: {value}"]})
+    content = {**clean_error({"evalue": value, "traceback": [f"{name}: {value}"]}), "ename": name}
     if not cell.silent:
         cell.publish(Output("error", content))
     return {"status": "error", **content, "user_expressions": {}, "payload": []}
@@ -242,7 +245,7 @@ def _pages(payload: Any) -> list[dict[str, Any]]:
     pages: list[dict[str, Any]] = []
     for item in payload if isinstance(payload, list) else ():
         if isinstance(item, dict) and item.get("source") == "page" and len(pages) < 10:
-            text = clean_bundle(item.get("data"))["text/plain"]
+            text = clean_bundle(item.get("data"))["text/plain"][:_PAGE]
             pages.append({"source": "page", "data": {"text/plain": text}, "start": 0})
     return pages
 

@@ -3,6 +3,7 @@
 Rule 1: a place is excluded by its path and by its identity (device, inode), so neither a bind mount nor another
 spelling reaches it. Every directory from the file up to `/` is looked at.
 Rule 2: a directory with a `pyvenv.cfg` is a Python environment and excluded: what is written there runs later.
+Rule 3: a file with the name of a policy is excluded wherever it lies: it would speak for a later session.
 
 Import paths that are no library directory (a checkout that an editable install put on `sys.path`) are not excluded as a
 whole, because a notebook may live in one: there, files that Python would import cannot be written.
@@ -24,8 +25,15 @@ from pathlib import Path
 import platformdirs
 from jupyter_core import paths as jupyter_paths
 
+from capkernel.policy.linked import LinkedFiles
+from capkernel.policy.load import FILE_NAMES
 from capkernel.policy.paths import below, is_below
 
+_LIBRARY = "a library directory"
+_SYSTEM = "a file system of the operating system"
+_CODE = "the code of capkernel"
+# What is there is no secret, and a second name of it is never written through (`broker.files` replaces or refuses).
+_NOT_PRIVATE = frozenset({_LIBRARY, _SYSTEM, _CODE})
 _KERNEL_FILE_SYSTEMS = ("/proc", "/sys", "/dev")
 _IMPORTABLE = (*importlib.machinery.all_suffixes(), ".pth", ".egg-link")
 
@@ -49,15 +57,21 @@ class Exclusions:
             except OSError:
                 continue  # not there yet: the path alone stands for it
             self._inodes[found.st_dev, found.st_ino] = what
+        private = [path for path, what in self._paths.items() if what not in _NOT_PRIVATE]
+        self._linked = LinkedFiles([path for path in private if os.path.isdir(path)])
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
 
     @classmethod
-    def ambient(cls, policy_file: Path | None = None) -> Exclusions:
-        """The places of this very process.
+    def ambient(cls, policy_file: Path | None = None, more: Iterable[tuple[str, str]] = ()) -> Exclusions:
+        """The places of this very process. more: those that only its starter knows.
 
         Ambient authority: looks at this process's import path, environment and home directory.
         """
-        return cls(_ambient_places(policy_file), _ambient_imports())
+        return cls([*_ambient_places(policy_file), *more], _ambient_imports())
+
+    def find_linked(self, status: os.stat_result) -> str | None:
+        """Why an opened object is excluded because of another name it has, or None."""
+        return "another name of a file in an excluded directory" if self._linked.has(status) else None
 
     def find(self, path: str, identity: tuple[int, int] | None = None) -> str | None:
         """Why the canonical absolute `path` is excluded, or None. `identity`: (device, inode) of what was opened."""
@@ -85,8 +99,11 @@ class Exclusions:
         return name.endswith(_IMPORTABLE) and any(below(path, place) is not None for place in self._imports)
 
     def _of_directory(self, path: str) -> str | None:
-        if path.rsplit("/", 1)[-1].casefold() == "pyvenv.cfg":
+        name = path.rsplit("/", 1)[-1].casefold()
+        if name == "pyvenv.cfg":
             return "a Python environment"
+        if name in FILE_NAMES:
+            return "a policy file"
         try:
             found = os.lstat(path)
         except OSError:
@@ -99,7 +116,7 @@ class Exclusions:
 
 
 def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
-    places = [(path, "a file system of the operating system") for path in _KERNEL_FILE_SYSTEMS]
+    places = [(path, _SYSTEM) for path in _KERNEL_FILE_SYSTEMS]
     own = platformdirs.PlatformDirs("capkernel", appauthor=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about an unset XDG_RUNTIME_DIR; its stand-in is excluded as well
@@ -110,20 +127,27 @@ def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:
     places += [(path, "a directory of capkernel itself") for path in directories]
     # Where sessions live when there is no XDG_RUNTIME_DIR (`kernel.runtime_dir`): sockets, secrets of viewers.
     places.append((os.path.join(tempfile.gettempdir(), f"capkernel-{os.getuid()}"), "a directory of capkernel itself"))
-    places.append((str(Path(__file__).resolve().parent.parent), "the code of capkernel"))
+    places.append((str(Path(__file__).resolve().parent.parent), _CODE))
     if policy_file is not None:
         places.append((str(policy_file), "the policy file"))
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     libraries |= {*site.getsitepackages(), site.getusersitepackages()}
     libraries |= {entry for entry in sys.path if _is_library(entry)}
-    places += [(path, "a library directory") for path in libraries if path]
+    places += [(path, _LIBRARY) for path in libraries if path]
     home = str(Path.home())
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    # All places that Jupyter could be told to use: our environment has lost the variables that choose among them.
     jupyter = {
-        os.path.join(home, ".jupyter"), jupyter_paths.jupyter_config_dir(), jupyter_paths.jupyter_data_dir(),
+        os.path.join(home, ".jupyter"), os.path.join(config, "jupyter"), os.path.join(data, "jupyter"),
+        jupyter_paths.jupyter_config_dir(), jupyter_paths.jupyter_data_dir(),
         jupyter_paths.jupyter_runtime_dir(), *jupyter_paths.jupyter_config_path(), *jupyter_paths.jupyter_path(),
     }  # fmt: skip
     places += [(path, "Jupyter's own configuration") for path in jupyter]
-    ipython = {os.path.join(home, ".ipython"), os.environ.get("IPYTHONDIR", ""), "/etc/ipython"}
+    ipython = {
+        os.path.join(home, ".ipython"), os.path.join(config, "ipython"), os.environ.get("IPYTHONDIR", ""),
+        "/etc/ipython", "/usr/local/etc/ipython",
+    }  # fmt: skip
     places += [(path, "IPython's own configuration") for path in ipython if path]
     return places
 

@@ -55,11 +55,21 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
+class PatternList:
+    """Classified patterns of a file that is not the policy. They only add. base: where anchored ones start."""
+
+    base: Path
+    patterns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Policy:
     """What the operator allows, for one session.
 
     base_dir: the directory of the policy file, or of the notebook when there is none; what relative paths and
     anchored patterns start at. source: the file, or None. notice: why there are no roots, "" when there are some.
+    added: classified patterns that untrusted files ask for, each list by itself: a negation in one says nothing about
+    another.
     """
 
     profile: Profile
@@ -69,6 +79,7 @@ class Policy:
     base_dir: Path
     source: Path | None = None
     notice: str = ""
+    added: tuple[PatternList, ...] = ()
 
     def root_paths(self) -> tuple[Path, ...]:
         """The roots as absolute paths, links not resolved."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -65,33 +66,45 @@ def _one_step(name: str) -> Iterator[str]:
         yield name[: checkpoint.start()] + name[checkpoint.end() :]
 
 
+@dataclass(frozen=True)
+class _Patterns:
+    """One list of patterns with the directories at which its anchored ones start; `absolute` sees whole paths."""
+
+    anchors: tuple[str, ...]
+    anchored: PatternSet
+    absolute: PatternSet
+
+
 class PathRules:
     """The path rules of one policy. Thread-safe: nothing changes after construction but a cache."""
 
     def __init__(self, policy: Policy) -> None:
         base = str(policy.base_dir.resolve())
         roots = [str(root.resolve()) for root in policy.root_paths()]
-        self._anchors = [base, *(root for root in roots if not is_below(root, base))]
         self._roots = roots
-        self._defaults = PatternSet(CLASSIFIED)
-        self._listed = PatternSet(relative_patterns(policy.files.classified))
-        self._absolute = PatternSet(absolute_patterns(policy.files.classified, Path.home(), base))
+        defaults = _Patterns(_anchors(base, roots), PatternSet(CLASSIFIED), PatternSet(()))
+        lists = [(base, policy.files.classified), *((str(more.base.resolve()), more.patterns) for more in policy.added)]
+        self._lists = (defaults, *(_patterns(start, patterns, roots) for start, patterns in lists))
         unprotected = {fold(name) for name in policy.files.unprotect}
         self._protected = tuple(fold(name) for name in PROTECTED if fold(name) not in unprotected)
         self._known = lru_cache(maxsize=65_536)(self._leaf_matches)
 
     def is_classified(self, path: str) -> bool:
         """Whether the policy calls this path a secret."""
-        if not self._absolute.empty and self._matches("absolute", path.strip("/")):
-            return True
-        inside = False
-        for anchor in self._anchors:
-            relative = below(path, anchor)
-            if relative is not None:
-                inside = True
-                if self._matches("anchored", relative):
+        for number, patterns in enumerate(self._lists):
+            if not patterns.absolute.empty and self._matches(number, True, path.strip("/")):
+                return True
+            if patterns.anchored.empty:
+                continue
+            for anchor in patterns.anchors:
+                relative = below(path, anchor)
+                if relative is not None and self._matches(number, False, relative):
                     return True
-        return not inside
+        return all(below(path, anchor) is None for anchor in self._lists[0].anchors)  # there, nothing is known
+
+    def in_roots(self, path: str) -> bool:
+        """Whether a canonical path lies in the roots as they were when the session began."""
+        return any(is_below(path, root) for root in self._roots)
 
     def protected_by(self, path: str) -> str | None:
         """The entry of `defaults.PROTECTED` that keeps this path from being written, or None."""
@@ -112,12 +125,13 @@ class PathRules:
         candidates = [relative for root in self._roots if (relative := below(path, root)) is not None]
         return min(candidates, key=len) or "." if candidates else "(outside)"
 
-    def _matches(self, sets: str, relative: str) -> bool:
+    def _matches(self, number: int, absolute: bool, relative: str) -> bool:
         parts = relative.split("/")
-        return any(self._known(sets, "/".join(parts[:end])) for end in range(1, len(parts) + 1)) if relative else False
+        ends = range(1, len(parts) + 1)
+        return any(self._known(number, absolute, "/".join(parts[:end])) for end in ends) if relative else False
 
-    def _leaf_matches(self, sets: str, relative: str) -> bool:
-        chosen = (self._absolute,) if sets == "absolute" else (self._defaults, self._listed)
+    def _leaf_matches(self, number: int, absolute: bool, relative: str) -> bool:
+        chosen = self._lists[number].absolute if absolute else self._lists[number].anchored
         *parents, leaf = relative.split("/")
         for name in (leaf, *originals(leaf)):
             homes = [parents]
@@ -125,10 +139,18 @@ class PathRules:
                 homes.append(parents[:-1])  # where the original of a Jupyter checkpoint lives
             for home in homes:
                 path = "/".join([*home, name])
-                for patterns in chosen:
-                    if not patterns.empty and (patterns.matches(path) or patterns.matches(path + "/")):
-                        return True
+                if chosen.matches(path) or chosen.matches(path + "/"):
+                    return True
         return False
+
+
+def _anchors(base: str, roots: list[str]) -> tuple[str, ...]:
+    return (base, *(root for root in roots if not is_below(root, base)))
+
+
+def _patterns(base: str, patterns: tuple[str, ...], roots: list[str]) -> _Patterns:
+    absolute = absolute_patterns(patterns, Path.home(), base)
+    return _Patterns(_anchors(base, roots), PatternSet(relative_patterns(patterns)), PatternSet(absolute))
 
 
 def below(path: str, directory: str) -> str | None:

@@ -75,11 +75,16 @@ def page(chromium: str) -> Iterator[Page]:
         browser.close()
 
 
+NONE_RUNS = "() => ![...document.querySelectorAll('.jp-InputPrompt')].some(prompt => prompt.textContent.includes('*'))"
+
+
 def run_selected_until(page: Page, words: str) -> None:
     """Run cells one after the other, as with the keyboard, until an output says `words`."""
     for _ in range(60):
         page.keyboard.press("Shift+Enter")
         page.wait_for_timeout(400)
+        # A refusal would abort the cells that wait behind it.
+        page.wait_for_function(NONE_RUNS, timeout=60_000)
         if page.locator(".jp-OutputArea-output", has_text=words).count():
             return
     raise AssertionError(f"no output says {words!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -48,6 +49,7 @@ def hostile(tmp_path: Path) -> Path:
     (place / "profile_default" / "startup").mkdir(parents=True)
     start = place / "marks" / "startup"
     (place / "profile_default" / "startup" / "a.py").write_text(f"open({str(start)!r}, 'w').close()\n")
+    shutil.copytree(place / "profile_default", place / "settings" / "profile_default")
     (place / "data").mkdir()
     (place / "data" / "a.txt").write_text("hello")
     return place
@@ -62,7 +64,9 @@ STEERING = ("PYTHONPATH", "MYPYPATH", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCO
 
 def steered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in STEERING:
-        monkeypatch.setenv(name, str(place))
+        # Where the user's Jupyter and IPython are configured, no cell may read or write: not the whole directory then.
+        own = name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR")
+        monkeypatch.setenv(name, str(place / "settings" if own else place))
     monkeypatch.setenv("PYTHONSTARTUP", str(place / "sitecustomize.py"))
     monkeypatch.setenv("MYPY_CONFIG_FILE", str(place / "mypy.ini"))
     monkeypatch.setenv("SECRET_TOKEN", "sk-do-not-hand-on")

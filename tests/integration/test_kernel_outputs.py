@@ -215,3 +215,98 @@ def test_an_output_too_big_for_the_link_is_said_not_deadly(kernel: UncheckedKern
     failed = kernel.run("raise ValueError('x' * 17_000_000)")
     assert failed.reply["status"] == "error"
     assert kernel.run("mark").text == "1"
+
+
+def published(code: str) -> str:
+    """A cell that sends messages of its own making, past IPython, as code that took the worker over can."""
+    return f"from capkernel.wire.worker import Published\nchannel = get_ipython().kernel.channel\n{code}"
+
+
+def test_nothing_of_the_worker_gets_into_a_cell_that_is_judged_or_was_refused(kernel: UncheckedKernel) -> None:
+    flood = published(
+        "import threading, time\n"
+        "stop = []\n"
+        "def flood(request):\n"
+        "    while not stop:\n"
+        "        for ahead in range(-1, 3):\n"
+        "            channel.send(Published(request + ahead, 'stream', {'name': 'stdout', 'text': 'FORGED'}))\n"
+        "            channel.send(Published(request + ahead, 'clear_output', {'wait': False}))\n"
+        "        time.sleep(0.001)\n"
+        "request = int(get_ipython().kernel.get_parent()['header']['msg_id'])\n"
+        "threading.Thread(target=flood, args=(request + 1,), daemon=True).start()\n"
+    )
+    assert kernel.run(flood).ok
+    refused = kernel.run("REFUSE  # SLOWLY")
+    accepted = kernel.run("import time; time.sleep(0.2); stop.append(1)")
+    # The flood is real: the cell that the worker has in hand gets it.
+    assert "FORGED" in accepted.stdout
+    assert refused.codes == ["unsafe-feature"]
+    assert [m["msg_type"] for m in refused.messages if m["msg_type"] not in ("status", "execute_input")] == [
+        "display_data",
+        "error",
+    ]
+
+
+def test_an_exception_named_as_a_refusal_is_not_one(kernel: UncheckedKernel) -> None:
+    ran = kernel.run("class CellRefused(Exception): pass\nraise CellRefused('nothing ran')")
+    assert ran.reply["ename"] == "cell.CellRefused"
+    assert [m["content"]["ename"] for m in ran.messages if m["msg_type"] == "error"] == ["cell.CellRefused"]
+    assert kernel.run("REFUSE").reply["ename"] == "CellRefused"
+
+
+def test_payloads_that_act_on_the_front_end_do_not_pass(kernel: UncheckedKernel) -> None:
+    ran = kernel.run(
+        "p = get_ipython().payload_manager\n"
+        "for source in ('set_next_input', 'edit_magic', 'ask_exit', 'load'):\n"
+        "    p.write_payload({'source': source, 'text': 'x', 'replace': True, 'keepkernel': False}, single=False)\n"
+        "data = {'text/html': '<script>x</script>', 'text/plain': 'P'}\n"
+        "p.write_payload({'source': 'page', 'start': 0, 'data': data}, single=False)\n"
+    )
+    assert ran.reply["payload"] == [{"source": "page", "data": {"text/plain": "P"}, "start": 0}]
+
+
+def test_comms_pass_in_neither_direction(kernel: UncheckedKernel) -> None:
+    ran = kernel.run(
+        "from ipykernel.comm import Comm\n"
+        "got = []\n"
+        "comm = Comm(target_name='t', data={'a': 1}, comm_id='known')\n"
+        "comm.on_msg(got.append)\n"
+        "comm.send({'b': 2})\n"
+        "def target(comm, message): got.append(message)\n"
+        "get_ipython().kernel.comm_manager.register_target('t', target)\n"
+    )
+    assert ran.ok, ran.everything
+    assert not [m for m in ran.messages if m["msg_type"].startswith("comm")]
+    client = kernel.client
+    for kind, content in (
+        ("comm_open", {"comm_id": "c", "target_name": "t", "data": {}}),
+        ("comm_msg", {"comm_id": "known", "data": {"x": 1}}),
+        ("comm_close", {"comm_id": "known", "data": {}}),
+    ):
+        client.shell_channel.send(client.session.msg(kind, content))
+    assert kernel.run("got").text == "[]"
+    request = client.session.msg("comm_info_request", {"target_name": "t"})
+    client.shell_channel.send(request)
+    reply = client.get_shell_msg(timeout=10)
+    assert reply["parent_header"]["msg_id"] == request["header"]["msg_id"]
+    assert reply["content"] == {"status": "ok", "comms": {}}
+
+
+def test_many_prints_are_few_messages(kernel: UncheckedKernel) -> None:
+    ran = kernel.run("for i in range(20_000): print(i)")
+    assert ran.stdout == "".join(f"{i}\n" for i in range(20_000))
+    assert sum(m["msg_type"] == "stream" for m in ran.messages) < 200
+
+
+def test_a_flood_of_clearings_is_bounded_and_the_kernel_answers(tmp_path: Path) -> None:
+    with unchecked_kernel(tmp_path, "--output-bytes", "100000") as kernel:
+        ran = kernel.run("from IPython.display import clear_output\nfor i in range(20_000): clear_output(wait=True)")
+        assert ran.ok
+        assert sum(m["msg_type"] == "clear_output" for m in ran.messages) <= 100_000 / 256
+        assert "output cut" in stderr(ran)
+        assert kernel.run("print('next')").stdout == "next\n"
+
+
+def test_a_progress_bar_returns_to_the_start_of_its_line(kernel: UncheckedKernel) -> None:
+    ran = kernel.run("import sys\nfor i in range(3): print(f'\\r{i}0% |##\\b\\b', end='', file=sys.stderr)")
+    assert stderr(ran) == "\r00% |##\b\b\r10% |##\b\b\r20% |##\b\b"

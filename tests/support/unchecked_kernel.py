@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ from capkernel.wire.worker import Call, CallResult, Failure, Invoke, OpenScope
 
 
 class AcceptsWhatParses:
-    """Refuses what holds `REFUSE`, warns of `WARN`, accepts the rest."""
+    """Refuses what holds `REFUSE`, warns of `WARN`, takes its time over `SLOWLY`, accepts the rest."""
 
     def __init__(self) -> None:
         self.committed: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
@@ -33,6 +34,8 @@ class AcceptsWhatParses:
         pass
 
     async def check(self, cell: int, text: str) -> Accepted | Rejected:
+        if "SLOWLY" in text:
+            await asyncio.sleep(0.3)
         if "REFUSE" in text:
             return Rejected(cell, (Diagnostic("unsafe-feature", "no `REFUSE` here", cell, Span(1, 0, 1, 6)),))
         try:
@@ -67,8 +70,6 @@ class SlowBroker:
         self.open = False
 
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
-        import asyncio
-
         if not self.open:
             return CallResult(call.call, error=Failure("CapabilityRevoked", "no cell runs")), b""
         match call.effect:

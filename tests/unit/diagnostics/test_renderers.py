@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 
 from capkernel.diagnostics import (
     CODES,
@@ -74,6 +75,54 @@ def test_html_is_escaped() -> None:
     assert "<script" not in page
     assert "<img" not in page
     assert html.escape("<script>alert(1)</script>") in page
+
+
+def test_html_says_what_text_says() -> None:
+    page = render_html([IMPURE], SOURCES)
+    assert "<p>Refused: nothing ran, nothing changed</p>" in page
+    assert (
+        "<p><strong>function given to <code>Classified.map</code> must be pure</strong> <code>impure-map</code></p>"
+        in page
+    )
+    assert (
+        '<td style="text-align: left"><code>print</code></td>'
+        '<td style="text-align: left"><code>stdout effect</code></td>'
+        '<td style="text-align: left">builtins</td>' in page
+    )
+    words = html.unescape(re.sub("<[^>]*>", "", page))
+    lines = [line.removeprefix("   = ").partition(": ")[2] or line for line in RENDERED.splitlines()]
+    for line in lines[1:]:
+        if "captures: `" not in line and "`print" not in line:
+            assert line.strip().replace("`", "") in words.replace("`", ""), line
+
+
+def test_html_of_warnings_alone_says_accepted() -> None:
+    warning = Diagnostic(code="syntax", message="m", cell=4, span=Span(1, 0, 1, 1), severity="warning")
+    assert "Accepted with warnings" in render_html([warning], SOURCES)
+
+
+def test_html_has_no_style_that_a_theme_breaks() -> None:
+    styles = set(re.findall('style="([^"]*)"', render_html([IMPURE], SOURCES)))
+    assert styles == {
+        "border-left: 4px solid var(--jp-error-color1, #c33); padding-left: 12px",
+        "white-space: pre; overflow-x: auto",
+        "text-align: left",
+    }
+
+
+def test_no_formula_and_no_hidden_character_of_a_cell_gets_into_the_page() -> None:
+    hostile = Diagnostic(
+        code="syntax", message=r"type is \"$\href{http://h}{x}$\" `$\href{u}{x}$`", cell=9, span=Span(1, 0, 1, 1),
+        why="a\u202eb", help=r"\(x\)", fix=Fix("f", "display", code="a\n\n\n   \nb\u2066"),
+    )  # fmt: skip
+    page = render_html([hostile], {9: "x = 1  # \u202e\U000e0041"})
+    outside = re.sub(r"<(code|pre)\b[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
+    assert "<span>$</span><span>\\</span>href" in outside
+    # MathJax looks for formulas in texts that no element interrupts, and never in code.
+    assert not [text for text in re.split("<[^>]*>", outside) if re.search(r"[$\\]", text) and len(text) > 1]
+    assert page.isascii()
+    assert page.count("\\u202e") == 1
+    assert "\n\n" not in page
 
 
 def test_at_most_ten_are_shown_and_the_rest_is_counted() -> None:

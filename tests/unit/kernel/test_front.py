@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capkernel.kernel import runtime_dir
-from capkernel.kernel.__main__ import clean_environment
+from capkernel.kernel.__main__ import clean_environment, configured_places
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
 from capkernel.kernel.records import History
 
@@ -173,3 +173,19 @@ def test_a_link_in_its_place_is_not_followed(runtime: Path, tmp_path: Path) -> N
     runtime.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError):
         runtime_dir.make()
+
+
+def test_where_the_users_jupyter_and_ipython_are_configured_is_noted() -> None:
+    environment = {
+        "JUPYTER_CONFIG_DIR": "/a",
+        "JUPYTER_PATH": "/b:relative::/a",
+        "IPYTHONDIR": "~/ipy",
+        "HOME": "/home/me",
+        "OTHER": "/x",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", "/home/me")
+        assert configured_places(environment, "/base") == ["/a", "/b", "/base/relative", "/home/me/ipy"]
+        assert configured_places({}, "/base") == []
+        with pytest.raises(SystemExit, match="more than"):
+            configured_places({"JUPYTER_PATH": ":".join(f"/{number}" for number in range(100))}, "/base")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capkernel.policy import PolicyError, default_policy, discovered, load_policy
+from capkernel.policy import PolicyError, default_policy, load_policy
 
 
 def write(directory: Path, text: str, name: str = "capkernel.toml") -> Path:
@@ -173,14 +173,3 @@ def test_the_home_directory_and_the_root_are_never_granted_by_default(tmp_path, 
 
 def test_no_roots_at_all_says_so(tmp_path):
     assert "lists no roots" in load_policy(write(tmp_path, "[files]\nroots = []")).notice
-
-
-def test_a_file_next_to_the_notebook_is_found_and_grants_nothing(tmp_path):
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    assert discovered(inner) is None
-    file = write(tmp_path, "this is not even TOML")
-    assert discovered(inner) == file
-    nearer = write(inner, "[files]\nroots = ['/etc']")
-    assert discovered(inner) == nearer
-    assert default_policy(inner).files.roots == (".",)

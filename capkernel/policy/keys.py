@@ -1,0 +1,144 @@
+"""Every key of a policy, for people: type, meaning, who may set it. A test holds this to `model`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_NARROWER: Final = "trusted files; an untrusted one only "
+
+
+@dataclass(frozen=True)
+class Key:
+    """type: in words. meaning: what it does. who: who may set it, beside the operator, who may always."""
+
+    name: str
+    type: str
+    meaning: str
+    who: str
+
+
+KEYS: Final[dict[str, Key]] = {
+    key.name: key
+    for key in (
+        Key(
+            "profile",
+            '"strict", "standard" or "relaxed"',
+            "How much of the type checker (mypy) refuses: every error, what is certain, or nothing. The rules about "
+            "capabilities and secrets refuse in all three.",
+            _NARROWER + "makes it stricter. A launcher's --profile may be stricter, never wider",
+        ),
+        Key(
+            "files.roots",
+            "list of directories; relative to the policy file, `~/` is the home directory",
+            "The trees in which cells may ask for files with request_file_system(root). Without it: the directory of "
+            "the policy file (of the notebook when there is none), but never `/`, the home directory or one above it.",
+            _NARROWER + "makes them smaller: what both it and the policy name",
+        ),
+        Key(
+            "files.classified",
+            "list of patterns in gitignore syntax",
+            "Paths whose content is secret, added to the built-in list. A pattern with a slash starts at the policy's "
+            "directory; `/x` and `~/x` also mean that very path. `!` takes back only what the same list matched, "
+            "never a built-in.",
+            _NARROWER + "adds patterns",
+        ),
+        Key(
+            "files.classified_write",
+            '"new", true or false',
+            'Which classified files cells may write secrets into: "new" creates, and replaces what this session '
+            "created; true replaces any; false writes none.",
+            _NARROWER + 'makes it stricter (true, "new", false)',
+        ),
+        Key(
+            "files.unprotect",
+            "list of protected names, as `capkernel policy explain files.unprotect` shows them",
+            "Names that cells may write although what they hold runs, or says what runs, later.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
+            "limits.cell_seconds",
+            "seconds, more than 0, at most 86400",
+            "How long a cell may run before it is interrupted, then killed.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
+            "limits.checker_seconds",
+            "seconds, more than 0, at most 86400",
+            "How long the check of a cell may take; a cell that takes longer is refused.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
+            "limits.map_seconds",
+            "seconds, more than 0, at most 86400",
+            "How long one pure function may take in the vault; its value is then poison.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
+            "limits.output_bytes",
+            "bytes, more than 0, at most 2^40",
+            "How much a cell may put out; what is more is cut off.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
+            "sandbox.minimum",
+            '"full", "standard", "partial" or "none"',
+            "The lowest isolation of the worker at which a session starts; `capkernel doctor` says what this machine "
+            'has. "none" also starts without any, and says so in every session.',
+            _NARROWER + "raises it",
+        ),
+    )
+}
+
+RISKS: Final[dict[str, str]] = {
+    ".git": "hooks and configuration in it run programs at the next git command",
+    ".hg": "hooks and configuration in it run programs at the next hg command",
+    ".envrc": "direnv runs it when someone enters the directory",
+    ".mcp.json": "it names programs that agents and editors start",
+    ".claude": "it configures an agent: commands, hooks and permissions",
+    ".codex": "it configures an agent: commands, hooks and permissions",
+    ".vscode": "its tasks and settings name programs that the editor starts",
+    ".idea": "its run configurations name programs that the editor starts",
+    ".github": "its workflows run in continuous integration, with its secrets",
+    "sitecustomize.py": "Python runs it at every start",
+    "usercustomize.py": "Python runs it at every start",
+    "conftest.py": "pytest runs it",
+    "*.pth": "Python runs lines of it at every start",
+    "*.ipynb": "a notebook's cells run when a person opens and runs it, this one included",
+}
+"""Why each protected name is protected."""
+
+STARTING_FILE: Final = """\
+# What a capkernel session in this directory may do. `capkernel policy explain KEY` says more about every key.
+# This file grants nothing until you trust exactly what it says:   capkernel policy trust capkernel.toml
+# Trust it again after every change. Look for mistakes:            capkernel policy lint
+
+# How much of the type checker refuses: strict, standard or relaxed.
+#profile = "standard"
+
+[files]
+# Where cells may ask for files, relative to this file.
+roots = ["."]
+
+# What is secret, in gitignore syntax, added to the usual places (.env, secrets/, private keys, credential files ...).
+classified = [
+    # "salaries.csv",
+    # "private/",
+]
+
+# Which classified files cells may write: "new" creates, and replaces what the session created; true; false.
+#classified_write = "new"
+
+# Protected names that cells may write after all. Each of them runs, or says what runs, later.
+#unprotect = ["*.ipynb"]
+
+[limits]
+#cell_seconds = 60
+#checker_seconds = 10
+#map_seconds = 30
+#output_bytes = 10_485_760
+
+[sandbox]
+# full, standard, partial or none: below it no session starts.
+#minimum = "standard"
+"""
