@@ -55,7 +55,12 @@ class CellTexts:
 
     def completeness(self, raw: str) -> tuple[str, int | None]:
         """`complete`, `incomplete`, `invalid` or `unknown`, and the indentation of the next line."""
-        status, indent = self._transformer.check_complete(raw)
+        if len(raw) > _MOST_CHARACTERS:
+            return "invalid", None
+        try:
+            status, indent = self._transformer.check_complete(raw)
+        except (RecursionError, MemoryError, OverflowError, ValueError):  # nested too deep to be compiled
+            return "unknown", None
         return status, indent
 
     def _transform(self, text: str) -> str:

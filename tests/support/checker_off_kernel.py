@@ -11,6 +11,9 @@ import argparse
 import ast
 import builtins
 import os
+import socket
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +24,9 @@ from capkernel.kernel import runtime_dir
 from capkernel.kernel.app import serve
 from capkernel.kernel.assemble import Assembly
 from capkernel.kernel.supervisor import Parts
+from capkernel.kernel.worker_process import Spawned
+from capkernel.kernel.worker_spawn import environment
+from capkernel.sandbox import Level, launch
 from capkernel.wire.plan import FreeName, Plan, PureFunction, ScopeSite, Span
 
 NOWHERE = Span(1, 0, 1, 0)
@@ -62,18 +68,46 @@ def _free(node: ast.Lambda | ast.FunctionDef) -> tuple[FreeName, ...]:
     return tuple(FreeName(name, "data") for name in sorted(read))
 
 
+def bare_spawner(runtime: Path) -> Callable[[], Spawned]:
+    """Starts workers without any sandbox; the vault keeps its own."""
+    program = Path(__file__).with_name("bare_worker.py")
+
+    def spawn() -> Spawned:
+        scratch = runtime / "bare"
+        (scratch / ".matplotlib").mkdir(mode=0o700, parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair()
+        out, out_child = os.pipe()
+        err, err_child = os.pipe()
+        child = launch(
+            [sys.executable, "-P", "-s", "-E", str(program), "--fd", str(theirs.fileno())],
+            profile=None, pass_fds=(theirs.fileno(),),
+            env=environment(scratch, scratch / ".matplotlib"), cwd=str(scratch),
+            stdout=out_child, stderr=err_child,
+        )  # fmt: skip
+        theirs.close()
+        os.close(out_child)
+        os.close(err_child)
+        return Spawned(child, ours, out, err, verify=list, clean_up=lambda: None)
+
+    return spawn
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("-f", required=True)
     parser.add_argument("--base", required=True)
     parser.add_argument("--policy")
+    parser.add_argument("--bare", action="store_true", help="no sandbox around the worker either")
     arguments = parser.parse_args()
     directory, _lock = runtime_dir.make()
     os.chdir(directory)
     assembly = Assembly.read(base=arguments.base, runtime=directory, policy=arguments.policy, profile=None)
 
     def parts() -> Parts:
-        return replace(assembly.parts(), make_checker=AcceptsEverything)
+        unchecked = replace(assembly.parts(), make_checker=AcceptsEverything)
+        if not arguments.bare:
+            return unchecked
+        return replace(unchecked, spawn_worker=bare_spawner(Path(directory)), minimum=Level.NONE)
 
     serve(arguments.f, str(Path(directory)), parts, assembly.settings())
 

@@ -47,7 +47,10 @@ def unchecked_kernel(directory: Path, *options: str) -> Iterator[UncheckedKernel
 
 @contextmanager
 def checker_off_kernel(directory: Path, *options: str) -> Iterator[UncheckedKernel]:
-    """Everything real but the checker, which allows everything: what holds then, the processes hold."""
+    """Everything real but the checker, which allows everything: what holds then, the processes hold.
+
+    With `--bare` the worker has no sandbox either: what holds then, Python's objects hold.
+    """
     command = [sys.executable, "-P", "-s", "-E", str(CHECKER_OFF), "-f", "{connection_file}", "--base", str(directory)]
     kernel = UncheckedKernel(directory, [*command, *options])
     try:

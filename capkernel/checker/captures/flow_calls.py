@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from mypy.nodes import TypeInfo
-from mypy.types import Type
+from mypy.types import CallableType, Overloaded, Type, get_proper_type
 
 from capkernel.checker.captures.flow_functions import Arguments, Functions, type_object
 from capkernel.checker.captures.known import View
@@ -137,7 +137,10 @@ class Calls(Functions):
         functions = arguments[0][1] if arguments else NOTHING
         known = bool(functions) and all(isinstance(token, Closure) for token in functions)
         returned = self._call_back(node, functions, items)
-        self.unknown_call(node, node.func, "map", NOTHING, arguments[1:], keeps=False)
+        if arguments and self.caps(items):
+            self.implicit(node, [arguments[0][0]], ("__call__",), [items])
+        bound = bool(arguments) and self._is_bound(*arguments[0])
+        self.unknown_call(node, node.func, "map", NOTHING, arguments if bound else arguments[1:], keeps=bound)
         self.produces(made, items if filters or not known else returned)
         return made
 
@@ -174,8 +177,11 @@ class Calls(Functions):
         inside = frozenset().union(
             *(self.heap.contents.get(token, NOTHING) for token in receiver if isinstance(token, Site))
         )
-        for _, value in arguments:
+        keeps = keeps or any(self._is_bound(expression, value) for expression, value in arguments)
+        for expression, value in arguments:
             self._call_back(node, value, given | inside | (receiver & UNKNOWN))
+            if caps:
+                self.implicit(node, [expression], ("__call__",), [given])
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
         holds = self.heap.within(given) | self.heap.within(receiver)
@@ -199,6 +205,14 @@ class Calls(Functions):
         typ = self.context.type_of(function.value)
         owners = [] if typ is None else list(instances(typ))
         return bool(owners) and all(info.fullname.startswith(_PASSING_ON) for info in owners)
+
+    def _is_bound(self, expression: ast.expr, value: Value) -> bool:
+        """Whether it is a method of a library's object, which may keep what it is called with: `kept.append`."""
+        if isinstance(expression, ast.Attribute) and expression.attr in borrows().methods:
+            return False
+        typ = self.context.type_of(expression)
+        proper = get_proper_type(typ) if typ is not None else None
+        return isinstance(proper, CallableType | Overloaded) and any(isinstance(token, Site) for token in value)
 
     def _check_kept(
         self, node: ast.AST, function: ast.expr, receiver: Value, arguments: Arguments, caps: set[Cap]

@@ -88,6 +88,9 @@ class Functions(Expressions):
                 given[names[index]] |= value
             else:
                 extra |= value
+        taken = {*names[: len(positional)], *(keyword.arg for keyword in keywords)}
+        for name in _kept_defaults(function) - taken:
+            given[name] |= UNKNOWN  # one object for all calls, as old as the function
         for keyword in keywords:
             value = values.get(id(keyword.value), UNKNOWN)
             if keyword.arg is None:
@@ -238,6 +241,18 @@ def type_object(typ: Type | None) -> TypeInfo | None:
     if isinstance(proper, (CallableType, Overloaded)) and proper.is_type_obj():
         return proper.type_object()
     return None
+
+
+def _kept_defaults(function: FunctionNode) -> set[str]:
+    """The parameters whose default is an object that can be written to: `def f(x, store=[])`."""
+    arguments = function.args
+    places = arguments.posonlyargs + arguments.args
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(places[len(places) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    made = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+    return {parameter.arg for parameter, default in pairs if isinstance(default, made)}
 
 
 def _key(given: dict[str, Value]) -> tuple[tuple[str, Value], ...]:

@@ -261,7 +261,9 @@ class Walker:
         fixed = node.args if name == "attrgetter" else node.args[:1]
         for argument in fixed:
             value = argument.value if isinstance(argument, ast.Constant) else None
-            if not isinstance(value, str) or any(is_interpreter_attribute(part) for part in value.split(".")):
+            if not isinstance(value, str) or any(
+                part.startswith("_") or is_interpreter_attribute(part) for part in value.split(".")
+            ):
                 help_text, fix = advice("reflection")
                 self._report.add(
                     "unsafe-feature",

@@ -121,6 +121,7 @@ class Borrows:
 
     names: frozenset[str]
     packages: frozenset[str]
+    keeping: frozenset[str]
     methods: frozenset[str]
     storing: tuple[str, ...]
     starts: frozenset[str]
@@ -128,6 +129,8 @@ class Borrows:
     plain_members: frozenset[str]
 
     def keeps_nothing(self, path: str) -> bool:
+        if path in self.keeping:
+            return False
         return path in self.names or path.partition(".")[0] in self.packages or pure().is_pure(path)
 
 
@@ -201,6 +204,7 @@ def borrows() -> Borrows:
     return Borrows(
         names=frozenset(data["functions"]["names"]),
         packages=frozenset(data["functions"]["packages"]),
+        keeping=frozenset(data["functions"]["keeping"]),
         methods=frozenset(data["methods"]["names"]),
         storing=tuple(data["methods"]["storing"]),
         starts=frozenset(data["starts"]["names"]),

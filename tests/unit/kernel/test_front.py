@@ -75,6 +75,8 @@ def test_completeness() -> None:
     assert TEXTS.completeness("x = 1") == ("complete", None)
     assert TEXTS.completeness("def f():") == ("incomplete", 4)
     assert TEXTS.completeness("x = = 1")[0] == "invalid"
+    # Nested too deep to be compiled: there is an answer all the same.
+    assert TEXTS.completeness("a" + ".b" * 5000)[0] in ("unknown", "invalid")
 
 
 def test_history() -> None:
