@@ -112,6 +112,7 @@ def _install(arguments: argparse.Namespace) -> int:
             return FAILED
     _out.print(f"kernelspec: {place}")
     build_cache(lambda line: _out.print(escape(line)))
+    _out.print("checker's cache: ready")
     return OK
 
 

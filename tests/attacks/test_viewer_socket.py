@@ -77,4 +77,4 @@ def test_no_grant_reaches_the_session_directory(
         assert plain.stdout == "5\n", plain.everything
         reached = kernel.run(read.format(path=str(secret.relative_to(around))))
         assert reached.reply["ename"] == "CapabilityDenied", reached.everything
-        assert "capkernel itself" in reached.reply["evalue"], reached.reply["evalue"]
+        assert "runtime directory" in reached.reply["evalue"], reached.reply["evalue"]

@@ -46,6 +46,12 @@ WHEN = {
         "long = secret.map(slow)\nfor i in range(20_000_000): pass"
     ),
 }
+# The whole matrix takes minutes: `make test-slow`. One case of each process is in every run.
+CASES = [
+    pytest.param(way, when, marks=() if (way, when) == ("killed", "cell") else pytest.mark.slow)
+    for way in WAYS
+    for when in WHEN
+]
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +183,7 @@ def kernel(kernels: dict[str, UncheckedKernel]) -> UncheckedKernel:
     return found
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "when"), CASES)
 def test_worker(kernel: UncheckedKernel, way: str, when: str) -> None:
     number = prepared(kernel)
     during = struck(kernel, "worker", way, when)
@@ -195,8 +200,7 @@ def test_worker(kernel: UncheckedKernel, way: str, when: str) -> None:
     assert secret_is_written(kernel, f"worker-{number}.txt")
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "when"), CASES)
 def test_checker(kernel: UncheckedKernel, way: str, when: str) -> None:
     number = prepared(kernel)
     during = struck(kernel, "checker", way, when)
@@ -211,8 +215,7 @@ def test_checker(kernel: UncheckedKernel, way: str, when: str) -> None:
     assert secret_is_written(kernel, f"checker-{number}.txt")
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "when"), CASES)
 def test_runner(kernel: UncheckedKernel, way: str, when: str) -> None:
     """Nothing at all is told: not its death, not the poison."""
     number = prepared(kernel)
@@ -229,8 +232,7 @@ def test_runner(kernel: UncheckedKernel, way: str, when: str) -> None:
     assert secret_is_written(kernel, f"runner-{number}a.txt") or secret_is_written(kernel, f"runner-{number}b.txt")
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "when"), CASES)
 def test_keeper(kernel: UncheckedKernel, way: str, when: str) -> None:
     number = prepared(kernel)
     during = struck(kernel, "keeper", way, when)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from capkernel.checker.captures.types import API, holds_classified, instances, i
 from capkernel.checker.subset.report import Report, show
 from capkernel.diagnostics.model import Captured
 
+_CELL_OF = re.compile(r"cell_(\d+)(?:_\d+)?\.")  # the module names that the engine gives to cells
 _ASK = {
     "len": "len",
     "bool": "bool",
@@ -135,10 +137,18 @@ class ClassifiedRule:
             node,
             f"{_subject(value)} is classified: it {what}",
             label=shown(typ),
-            captured=(Captured(name, shown(typ), f"cell {self._context.number}, line {getattr(value, 'lineno', 1)}"),),
+            captured=(Captured(name, shown(typ), self._origin(value)),),
             help="ask inside the vault; the answer stays classified",
             fix=show(f"{name}.map({function})"),
         )
+
+    def _origin(self, value: ast.expr) -> str:
+        """Where the value comes from: the cell that bound its name, else the place where it is made."""
+        resolved = self._context.cell.resolve(value) if isinstance(value, ast.Name) else None
+        bound = _CELL_OF.match(resolved.fullname) if resolved is not None else None
+        if bound is not None and int(bound[1]) != self._context.number:
+            return f"cell {bound[1]}"
+        return f"cell {self._context.number}, line {getattr(value, 'lineno', 1)}"
 
     def _truth(self, node: ast.expr) -> None:
         if self._is(node):
@@ -297,7 +307,7 @@ class ClassifiedRule:
             node,
             f"{_subject(value)} is classified: this text would hold only its mask",
             label=shown(typ),
-            captured=(Captured(name, shown(typ), f"cell {self._context.number}, line {getattr(value, 'lineno', 1)}"),),
+            captured=(Captured(name, shown(typ), self._origin(value)),),
             help="make the text inside the vault, or format it right in `print`, `display`, a log call or an exception",
             fix=show(f'{name}.map(lambda x: f"... {{x}}")'),
         )

@@ -133,14 +133,14 @@ class MapCalls:
     def _refuse_unknown(self, given: ast.expr, path: str) -> None:
         if path:
             effect = pure().effect(path)
-            what = f" (effect: {effect})" if effect else ""
             name = path.removeprefix("builtins.")
+            what = f"has an effect on `{effect}`" if effect else "is not known to be pure"
             self._report.add(
                 "impure-map",
                 given,
-                f"function given to `Classified.map` must be pure: `{name}` is not known to be pure{what}",
+                f"function given to `Classified.map` must be pure: `{name}` {what}",
                 label=f"captures `{effect or name}`",
-                captured=(Captured(effect, "effect", name),) if effect else (),
+                captured=(Captured(effect, "effect", f"`{name}`"),) if effect else (),
                 help="return a value from the function; a Classified is shown by `print` and `display` themselves",
                 fix=show("print(secret)") if effect == "stdout" else None,
             )

@@ -179,13 +179,14 @@ class Walk:
                 self.free[name] = FreeName(name, "table", path)
         else:
             effect = table.effect(path)
-            what = f" (effect: {effect})" if effect else ""
             shown_path = path.removeprefix("builtins.")
+            what = f"which has an effect on `{effect}`" if effect else "which is not known to be pure"
             self.refuse(
                 node,
-                f"uses `{shown_path}`, which is not known to be pure{what}",
+                f"uses `{shown_path}`, {what}",
                 effect or shown_path,
                 "effect" if effect else "",
+                f"`{shown_path}`",
             )
 
     # ── attributes and calls ─────────────────────────────────────────────────────────────────────────────────────────
