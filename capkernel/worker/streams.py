@@ -82,9 +82,11 @@ class CellStream(io.TextIOBase):
             self.write(line)
 
     def flush(self) -> None:
-        if not self._parts:
-            return
+        # The lock first: while the gatherer is sending, nothing is left here, and the cell's end must still not overtake
+        # what it sends.
         with self._interrupts.shield(), self._lock:
+            if not self._parts:
+                return
             text = "".join(self._parts)
             self._parts.clear()
             self._size = 0

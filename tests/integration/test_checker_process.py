@@ -265,6 +265,7 @@ def test_questions_of_two_tasks(processes: Processes, cache_directory: Path) -> 
     run(body)
 
 
+@pytest.mark.slow  # the room between a replay and the large cell is a few megabytes, and moves with the allocator
 def test_out_of_memory(processes: Processes, cache_directory: Path) -> None:
     large = "y = [" + "(1,[2]),\n" * 28000 + "]\n"
 
