@@ -82,8 +82,8 @@ class CellStream(io.TextIOBase):
             self.write(line)
 
     def flush(self) -> None:
-        # The lock first: while the gatherer is sending, nothing is left here, and the cell's end must still not overtake
-        # what it sends.
+        # The lock first: while the gatherer is sending, nothing is left here, and the cell's end must still not
+        # overtake what it sends.
         with self._interrupts.shield(), self._lock:
             if not self._parts:
                 return
