@@ -223,7 +223,7 @@ POISONS = [
     ("lambda x: exit()", "SystemExit"),
     ("lambda x: __import__('os')._exit(0)", "process ended without a result"),
     ("lambda x: __import__('os')._exit(7)", "process ended without a result"),
-    ("lambda x: [0 for _ in iter(int, 1)]", "time limit"),
+    ("lambda x: [0 for _ in iter(int, 1) if _]", "time limit"),  # runs on and on, but eats no memory
     ("lambda x: __import__('time').sleep(100)", "time limit"),
     ("lambda x: (lambda f: f(f))(lambda f: f(f))", "RecursionError"),
     ("lambda x: bytes(10**10)", "MemoryError"),
