@@ -16,13 +16,13 @@ from typing import Any
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.diagnostics import MIME_TYPE, Diagnostic, render_concise, render_html, render_text, to_json
 from capkernel.kernel.authority_view import line_output
-from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
+from capkernel.kernel.cell_text import CellRefused, CellTexts, as_typed, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect
+from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -48,6 +48,7 @@ class CellRun:
     output: CellOutput
     publish: Callable[[Output], None]
     text: str = ""
+    timed: tuple[Timed, ...] = ()  # its lines that `%time` and `%timeit` stood on
     handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
     authority: str = ""  # the line that says what it may do, once it is accepted
     metadata: dict[str, Any] | None = None  # of its reply
@@ -77,7 +78,8 @@ class Pipeline:
         """The content of the cell's reply, without its count."""
         self._interrupted = False
         try:
-            cell.text = self._texts.checked_text(cell.raw, cell.number)
+            expanded = self._texts.checked(cell.raw, cell.number)
+            cell.text, cell.timed = expanded.text, expanded.timed
         except CellRefused as refused:
             return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
         self._remember(cell)
@@ -97,7 +99,8 @@ class Pipeline:
         if worker.ended:  # and its checker with it, whatever the verdict
             return _failed(cell, "WorkerDied", f"nothing of the cell ran: {self._obituary(worker)}")
         if isinstance(verdict, Rejected):
-            return self._refused(cell, verdict.diagnostics, self._sources)
+            shown, diagnostics = as_typed(cell.raw, cell.text, verdict.diagnostics)
+            return self._refused(cell, diagnostics, {**self._sources, cell.number: shown})
         if self._interrupted:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -308,7 +311,7 @@ def _reply(content: dict[str, Any]) -> dict[str, Any]:
 def _execute(cell: CellRun, verdict: Accepted) -> Execute:
     return Execute(
         request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
-        store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks,
+        store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks, timed=cell.timed,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ _MASKS = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"0x[0-9a-f]{6,}"), "0x"),  # addresses
     (re.compile(r"[\d.]+(e-?\d+)? ?(ns|µs|us|μs|ms|s)\b"), "TIME"),
+    (re.compile(r"[\d,]+ loops? each"), "LOOPS"),
     (re.compile(r"<ipython-input-\S+>|/\S*?/ipykernel_\d+/\d+\.py|cell \d+|Cell In\[\d+\]"), "CELL"),
 )
 

@@ -145,7 +145,7 @@ def _need(node: ast.AST, modules: dict[str, str]) -> str:
     elif isinstance(node, ast.Attribute):
         if node.attr in AUTHORITY_ATTRIBUTES:
             return f".{node.attr}"
-        if isinstance(node.value, ast.Name) and node.value.id in ("os", "sys", "io", "platform"):
+        if isinstance(node.value, ast.Name) and node.value.id in ("os", "sys", "io", "platform", "pathlib", "urllib"):
             path = f"{node.value.id}.{node.attr}"
             if path not in HARMLESS_PARTS:
                 return path
