@@ -46,8 +46,8 @@ CELLS = {
         "        print('begun')"
     ),
     "map": (
-        "import time\ndef slow(s: str) -> int:\n    n = 0\n    for i in range(100_000_000):\n        n += i\n    return n\n"
-        "long = secret.map(slow)\nprint('begun')\ntime.sleep(3)"
+        "import time\ndef slow(s: str) -> int:\n    n = 0\n    for i in range(100_000_000):\n        n += i\n"
+        "    return n\nlong = secret.map(slow)\nprint('begun')\ntime.sleep(3)"
     ),
 }
 # Minutes of work for the type checker, nothing for Python: who ends the checker ends it in the middle.
