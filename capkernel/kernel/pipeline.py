@@ -28,6 +28,7 @@ _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 _SOURCES_KEPT = 2000
 _PAGE = 1_000_000  # characters of a help page
+_LONG_TEXT = 8192  # characters of a cell
 
 
 class _Interrupted(Exception):
@@ -77,7 +78,7 @@ class Pipeline:
         """The content of the cell's reply, without its count."""
         self._interrupted = False
         try:
-            cell.text = self._texts.checked_text(cell.raw, cell.number)
+            cell.text = await self._one_text(cell)
         except CellRefused as refused:
             return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
         self._remember(cell)
@@ -108,6 +109,12 @@ class Pipeline:
                 await checker.discard(cell.number)
                 return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         return await self._run_accepted(cell, verdict, worker, checker)
+
+    async def _one_text(self, cell: CellRun) -> str:
+        if len(cell.raw) < _LONG_TEXT:
+            return self._texts.checked_text(cell.raw, cell.number)
+        # Seconds, for the longest: interrupts and other requests go on meanwhile.
+        return await asyncio.to_thread(self._texts.checked_text, cell.raw, cell.number)
 
     async def settle(self) -> None:
         """Wait until the last cell is committed."""
