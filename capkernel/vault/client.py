@@ -33,12 +33,15 @@ from capkernel.wire.vault import (
     KeeperReady,
     Limits,
     Map,
+    Mirror,
+    Mirrored,
     NewRunner,
     Put,
     Reveal,
     Revealed,
     RunnerLost,
     RunnerReady,
+    SecureFile,
     Settle,
     Settled,
     Status,
@@ -53,7 +56,7 @@ _PATIENCE_SECONDS = 45.0  # for its answer: it may be busy with a slow disk, but
 _MAX_HANDLE = 64
 _RUNNER_ATTEMPTS = 3
 
-R = TypeVar("R", Written, Described, Revealed, Status, Settled)
+R = TypeVar("R", Written, Mirrored, Described, Revealed, Status, Settled)
 
 
 class DuplicateHandle(RemoteProtocolError):
@@ -86,7 +89,7 @@ class VaultClient:
 
     `spawn_keeper` and `spawn_runner` start the processes (see `vault.launch.spawners`); they are called in a thread.
     `on_lost` is told once per vault that died, with a sentence, when every value is gone; `start` may then be called
-    again.
+    again. `secure_output`: the descriptor of the person's secure output, which stays the caller's.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class VaultClient:
         max_posts: int = 100_000,
         max_post_bytes: int = 4 * 1024**3,
         on_lost: Callable[[str], None] | None = None,
+        secure_output: int | None = None,
     ) -> None:
         self._spawn_keeper = spawn_keeper
         self._spawn_runner = spawn_runner
@@ -105,6 +109,7 @@ class VaultClient:
         self._posts_left = max_posts
         self._bytes_left = max_post_bytes
         self._on_lost = on_lost
+        self._secure_output = secure_output
         self._origins: dict[str, frozenset[str]] = {}
         self._link: ControlLink | None = None
         self._keeper: ChildProcess | None = None
@@ -139,6 +144,8 @@ class VaultClient:
             finally:
                 theirs.close()
             self._send(Begin(self._limits))
+            if self._secure_output is not None:
+                self._send(SecureFile(), descriptor=self._secure_output)
             self.reports["keeper"] = await asyncio.wait_for(self._keeper_ready, _START_SECONDS)
             await self._new_runner()
             await asyncio.wait_for(self._runner_ready, _START_SECONDS)
@@ -215,6 +222,16 @@ class VaultClient:
         answer.add_done_callback(settle)
         self._send(Write(ticket, handle, limit_bytes), descriptor=fd)
         return outcome
+
+    async def mirror(self, handle: str, header: str) -> int | None:
+        """Have the keeper append the value to the secure output, when its turn comes. 0 when the file took it, else the
+        errno; None when the vault is gone, or was not given a secure output."""
+        if self._secure_output is None:
+            return None
+        try:
+            return (await self._answer(lambda ticket: Mirror(ticket, handle, header), Mirrored)).errno
+        except VaultFailed:
+            return None
 
     async def status(self) -> Status:
         """Counts and types. Raises VaultFailed when the vault is not running or dies meanwhile, like the next two."""

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from capkernel.viewer.plain import lines, visible, what
+from capkernel.wire.shown_text import lines, visible, what
 from capkernel.wire.shown import (
     Atom,
     Bool,
