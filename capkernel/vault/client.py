@@ -21,7 +21,7 @@ from capkernel.vault.control import ControlLink
 from capkernel.vault.launch import ChildProcess, Spawn, last_words
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.states import KeeperLink
-from capkernel.wire.values import handles
+from capkernel.wire.values import handles, is_text
 from capkernel.wire.vault import (
     Begin,
     Count,
@@ -48,6 +48,7 @@ from capkernel.wire.vault import (
     Write,
     Written,
     Zip,
+    keeps_format,
 )
 
 _START_SECONDS = 60.0
@@ -111,6 +112,7 @@ class VaultClient:
         self._on_lost = on_lost
         self._secure_output = secure_output
         self._origins: dict[str, frozenset[str]] = {}
+        self._format_kept: set[str] = set()
         self._link: ControlLink | None = None
         self._keeper: ChildProcess | None = None
         self._runner: ChildProcess | None = None
@@ -175,12 +177,16 @@ class VaultClient:
         """Keep the encoded value under a new handle."""
         self._post(handle, len(blob))
         self._origins[handle] = frozenset((origin,)) if origin else frozenset()
+        if is_text(blob):
+            self._format_kept.add(handle)
         self._send(Put(handle, origin, label), blob)
 
     def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str, label: str = "") -> None:
         """Keep the content of the regular file behind `fd` (which stays the caller's), read by the keeper."""
         self._post(handle, 0)
         self._origins[handle] = frozenset((origin,)) if origin else frozenset()
+        if kind == "str":
+            self._format_kept.add(handle)
         self._send(Fill(handle, kind, origin, label), descriptor=fd)
 
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool = False) -> None:
@@ -188,6 +194,8 @@ class VaultClient:
         parents = (source, *handles(captured))
         self._post(new, len(captured))
         self._origins[new] = self._union(parents)
+        if len(parents) == 1 and source in self._format_kept and keeps_format(bundle) and not flat:
+            self._format_kept.add(new)
         self._send(Map(new, source, bundle, flat), captured)
 
     def zip(self, new: str, left: str, right: str) -> None:
@@ -199,6 +207,11 @@ class VaultClient:
     def origins(self, handle: str) -> frozenset[str] | None:
         """The origins of everything the value was made from, from the posts alone; None for an unknown handle."""
         return self._origins.get(handle)
+
+    def format_kept(self, handle: str) -> bool:
+        """Whether every step from the value's one origin, a text, left that text whole (`keeps_format`). From the posts
+        alone, as `origins`: the same for a value, for poison and for one that is never computed."""
+        return handle in self._format_kept
 
     # ── answers, for the kernel and the person ───────────────────────────────────────────────────────────────────────
 

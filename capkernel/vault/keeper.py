@@ -50,6 +50,7 @@ from capkernel.wire.vault import (
     Write,
     Written,
     Zip,
+    keeps_format,
 )
 
 Message = Begin | Put | Fill | Map | Zip | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
@@ -215,14 +216,18 @@ class Keeper:
     # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _put(self, message: Put, blob: bytes) -> None:
-        if self._new(message.handle, origin=message.origin, label=message.label) is not None:
+        entry = self._new(message.handle, origin=message.origin, label=message.label)
+        if entry is not None:
             self._hold(message.handle, blob)
+            entry.format_kept = values.is_text(blob)
 
     def _fill(self, message: Fill, descriptor: int) -> None:
         assert self._limits is not None
         try:
-            if self._new(message.handle, origin=message.origin, label=message.label) is None:
+            entry = self._new(message.handle, origin=message.origin, label=message.label)
+            if entry is None:
                 return
+            entry.format_kept = message.kind == "str"
             content = read_bounded(descriptor, self._limits.fill_bytes)
             if content is None:
                 self._poison(message.handle, "the file is too large")
@@ -263,6 +268,10 @@ class Keeper:
         parents = [self._entries.get(name) for name in (message.source, *captured_handles)]
         entry.parents = (message.source, *captured_handles)
         self._inherit(entry, parents)
+        entry.format_kept = (
+            len(parents) == 1 and parents[0] is not None and parents[0].format_kept
+            and keeps_format(message.bundle) and not message.flat
+        )  # fmt: skip
         if self._spoiled(message.new, parents):
             return True
         source, *held = [parent for parent in parents if parent is not None]

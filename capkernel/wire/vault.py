@@ -46,6 +46,14 @@ class FunctionBundle(msgspec.Struct, frozen=True):
     functions: tuple[PureFunction, ...] = ()
 
 
+_KEEPING_TABLES = frozenset(("builtins.str.strip",))
+
+
+def keeps_format(bundle: FunctionBundle) -> bool:
+    """Whether the function leaves the text of a secret whole: its argument, stripped at most, in fixed text."""
+    return bundle.table in _KEEPING_TABLES or any(f.keeps_format for f in bundle.functions if f.key == bundle.entry)
+
+
 def function_id(key: CodeKey) -> str:
     """The text that stands for a function in the "closures" of the captured data."""
     return f"{key.cell}:{key.line}:{key.name}:{'.'.join(map(str, key.span))}"
@@ -202,6 +210,7 @@ class Described(msgspec.Struct, tag="described", frozen=True):
     parents: tuple[str, ...] = ()
     reason: str = ""
     place: str = ""
+    format_kept: bool = False  # every step from its one origin, a text, left that text whole
 
 
 class Revealed(msgspec.Struct, tag="revealed", frozen=True):
