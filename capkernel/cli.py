@@ -218,13 +218,14 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from capkernel.commands import secure_output
     from capkernel.sandbox import Level, survey
 
-    found = survey()
+    found, secure = survey(), secure_output.line_ambient(Path.cwd())
     if arguments.json:
-        print(found.to_json())
+        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure}))
     else:
-        for line in found.lines():
+        for line in [*found.lines(), secure]:
             _out.print(escape(line))
     return OK if found.level >= Level.STANDARD else FAILED
 

@@ -361,9 +361,10 @@ class CapKernel(Kernel):
         )  # fmt: skip
 
     def _tell_notices(self, cell: CellRun) -> None:
-        for notice in self._notices:
+        for notice in [*self._notices, *self.settings.news]:
             cell.publish(stream("stderr", f"capkernel: {notice}\n"))
         self._notices.clear()
+        self.settings.news.clear()
 
 
 def _within(code: str, cursor: int) -> int:
