@@ -196,6 +196,7 @@ class _Run:
         if isinstance(verdict, Accepted):
             names = scan(ast.parse(text))
             bound = frozenset(name for name, states in names.end.items() if states & NEW)
+            bound |= verdict.names.keys() - names.end.keys()  # of star imports
             self._session.commit(
                 self._number, bound, frozenset(name for name, states in names.end.items() if states == GONE)
             )
