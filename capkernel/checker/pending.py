@@ -70,8 +70,9 @@ class Pending:
             if old is not None:
                 self._certain.pop(old.node, None)
         for name in bound:
-            if here.get(name) is not None:
-                self._session[name] = here[name]
+            made = here.get(name)
+            if made is not None:
+                self._session[name] = made
 
     def clear(self) -> None:
         self._session.clear()

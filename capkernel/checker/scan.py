@@ -19,7 +19,7 @@ from capkernel.checker.scope_bindings import ScopeBindings, arguments_of
 OLD, NEW, GONE = 1, 2, 4
 
 Called = Callable[[ast.Call, bool, Mapping[str, int]], None]
-"""Told of a call by name that is certain to happen: the call, whether its value is awaited, the states at that moment."""
+"""Told of a call by name that is certain to happen: the call, whether its value is awaited, the states just then."""
 
 # What may stop a NameError from reaching the person.
 _CATCHES_NAME_ERROR = frozenset(("NameError", "Exception", "BaseException"))

@@ -19,7 +19,7 @@ from capkernel.checker.session import CheckerSession
 from capkernel.checker.subset import check_subset
 from capkernel.diagnostics import render_text, to_json
 
-DEFINITIONS = '''
+DEFINITIONS = """
 class A:
     x: int = 1
     def m(self, a: int) -> str: return ""
@@ -72,9 +72,9 @@ import abc
 class Abs(abc.ABC):
     @abc.abstractmethod
     def go(self) -> int: ...
-'''.strip().split("\n---\n")
+""".strip().split("\n---\n")
 
-MISTAKES = '''
+MISTAKES = """
 f(1, 2, 3)
 f(v)
 v.nope
@@ -152,7 +152,7 @@ early()
 with request_file_system("x") as fs: kept = fs
 classify(v).map(lambda x: print(x))
 if classify(1): pass
-'''.strip()
+""".strip()
 
 _START = re.compile(r"\n(?=\S)(?!    )(?!case|except)")
 CELLS = [*DEFINITIONS, *_START.split(MISTAKES)]
