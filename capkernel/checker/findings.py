@@ -227,7 +227,9 @@ def _causes_first(found: list[Diagnostic]) -> list[Diagnostic]:
         if diagnostic.severity == "warning" and diagnostic.span.line not in lines
         and not (errors and diagnostic.code in _FOLLOW_UPS)
     ]  # fmt: skip
-    return sorted(errors, key=_order) + sorted(kept, key=_order)
+    # One line of the cell gets one line of each kind: ten ways of saying that two bases do not fit are one finding.
+    first = {(diagnostic.span.line, diagnostic.code): diagnostic for diagnostic in reversed(sorted(kept, key=_order))}
+    return sorted(errors, key=_order) + sorted(first.values(), key=_order)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[int, int, int]:
