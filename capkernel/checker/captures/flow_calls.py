@@ -26,6 +26,8 @@ _PASSING_ON = tuple(
                                 "_collections_abc", "asyncio", "concurrent", "threading", "copy", "logging")
 )  # fmt: skip
 
+_OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
+
 
 class Calls(Functions):
     def call(self, node: ast.Call) -> Value:
@@ -182,6 +184,8 @@ class Calls(Functions):
             self._call_back(node, value, given | inside | (receiver & UNKNOWN))
             if caps:
                 self.implicit(node, [expression], ("__call__",), [given])
+        if caps and self._is_of_arrays(function, name):
+            self._check_put_into_data(node, arguments)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
         holds = self.heap.within(given) | self.heap.within(receiver)
@@ -195,6 +199,22 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
+
+    def _is_of_arrays(self, function: ast.expr, name: str) -> bool:
+        """Whether it is a function of numpy or pandas, whose types say that there is nothing but data in a value."""
+        if name.startswith(_OF_ARRAYS):
+            return True
+        typ = self.context.type_of(function.value) if isinstance(function, ast.Attribute) else None
+        return typ is not None and any(info.fullname.startswith(_OF_ARRAYS) for info in instances(typ))
+
+    def _check_put_into_data(self, node: ast.AST, arguments: Arguments) -> None:
+        """An array or frame of objects could hold a capability; a function that only runs meanwhile is fine."""
+        for _, value in arguments:
+            inside = self.heap.within(frozenset(token for token in value if not isinstance(token, Closure)))
+            caps = {token for token in inside if isinstance(token, Cap)} & set(self.active)
+            if caps:
+                self.escape(node, caps, "put into an array or a frame, whose type says that it holds plain data")
+                return
 
     def _only_passes_on(self, function: ast.expr, name: str) -> bool:
         """Whether the library function calls what it gets at most, and uses no member of it."""
