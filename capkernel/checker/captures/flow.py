@@ -126,7 +126,7 @@ class Flow(Calls):
         )
         if old:
             self.store(old, self.heap.within(value), node, "the value it is added to")
-        if isinstance(node.target, ast.Name):
+        if isinstance(node.target, (ast.Name, ast.Attribute)):
             self.assign(node.target, old | value, self.context.type_of(node.value))
 
     def _delete(self, target: ast.expr) -> None:
@@ -149,12 +149,12 @@ class Flow(Calls):
         granted_by = granting_call(item.context_expr, self.context)
         if granted_by is None:
             entered = self.value(item.context_expr)
-            result = self.implicit(item, [item.context_expr], ("__enter__", "__aenter__"), [])
+            result = self.implicit(item.context_expr, [item.context_expr], ("__enter__", "__aenter__"), [])
             if item.optional_vars is not None:
                 entered_type = self.context.type_of(item.context_expr)
                 self.assign(item.optional_vars, self.heap.within(entered) | result, entered_type)
             self._with(node, number + 1)
-            self.implicit(item, [item.context_expr], ("__exit__", "__aexit__"), [UNKNOWN])
+            self.implicit(item.context_expr, [item.context_expr], ("__exit__", "__aexit__"), [UNKNOWN])
             return
         call = item.context_expr
         assert isinstance(call, ast.Call)
@@ -170,6 +170,7 @@ class Flow(Calls):
         if target is not None:
             self.assign(target, frozenset((cap,)), None)
         self._with(node, number + 1)
+        self.finalize(item.context_expr)
         self.frame.opened.pop()
         self.active.pop()
         if not again:

@@ -26,6 +26,7 @@ from capkernel.checker.captures.reach import (
     is_member_base,
     is_module_name,
     is_named,
+    is_plain_text_call,
     origin_of,
     root_of,
     stored_root_of,
@@ -81,6 +82,8 @@ class Walk:
             self._attribute(node)
         elif isinstance(node, ast.Call):
             self._call(node)
+        elif isinstance(node, ast.Nonlocal) and all(self._is_bound_inside(node, name) for name in node.names):
+            pass  # a variable of a call that is going on
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             kind = "global" if isinstance(node, ast.Global) else "nonlocal"
             self.refuse(node, f"rebinds `{node.names[0]}` with `{kind}`", node.names[0])
@@ -89,6 +92,14 @@ class Walk:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._import(node)
         self._store(node)
+
+    def _is_bound_inside(self, node: ast.AST, name: str) -> bool:
+        """Whether `nonlocal name` means a variable of a function that stands inside of what is judged."""
+        around: ast.AST | None = node
+        while around is not None and around not in self.context.scopes.of:
+            around = self.context.parents.get(around)
+        scope = None if around is None else self.context.scopes.of[around].owner(name)
+        return scope is not None and self.is_own(scope)
 
     # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -230,6 +241,8 @@ class Walk:
     def _call(self, node: ast.Call) -> None:
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in pure().text_without_target and has_no_target(node):
+            self._targetless.add(function)
+        if isinstance(function, ast.Attribute) and is_plain_text_call(node, function.attr):
             self._targetless.add(function)
         if isinstance(function, ast.Name) and function.id in ("getattr", "hasattr") and len(node.args) > 1:
             name = node.args[1]

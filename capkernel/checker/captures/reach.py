@@ -198,6 +198,16 @@ def is_named(node: ast.expr, name: str) -> bool:
     return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
 
 
+def is_plain_text_call(node: ast.Call, method: str) -> bool:
+    """`df.query("a > 1")` without a name from outside, and `df.sample(random_state=1)`: these compute with the frame."""
+    if method == "sample":
+        return any(keyword.arg == "random_state" and is_literal(keyword.value) for keyword in node.keywords)
+    if method not in ("query", "eval") or not node.args:
+        return False
+    text = node.args[0]
+    return isinstance(text, ast.Constant) and isinstance(text.value, str) and "@" not in text.value
+
+
 def is_module_name(context: Context, node: ast.expr) -> bool:
     resolved = context.resolve(node)
     return resolved is not None and is_module(resolved.symbol)
