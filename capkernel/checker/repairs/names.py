@@ -53,12 +53,13 @@ _MEMBERS = {
     }.items()
     for name in members.split()
 }
-_CLOSE = 0.72
+_CLOSE = 0.79
+_NEVER_MEANT = frozenset("open eval exec compile globals locals vars setattr delattr exit quit breakpoint help".split())
 
 
 def closest(name: str, known: Iterable[str]) -> str:
     """The known name that `name` may be a slip of, "" when there is none."""
-    candidates = [one for one in known if one != name and not one.startswith("_")]
+    candidates = [one for one in known if one != name and not one.startswith("_") and one not in _NEVER_MEANT]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=_CLOSE)
     if near:
         return near[0]
