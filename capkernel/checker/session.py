@@ -97,13 +97,13 @@ class CheckerSession:
         except RecursionError:
             return Rejected(cell, (_too_deep(cell),))
 
-    def _against(self, cell: int, text: str) -> tuple[Diagnostic, ...]:
-        """What stands against a repaired text. Leaves nothing behind."""
+    def _against(self, cell: int, text: str) -> tuple[int, int]:
+        """How many refusals and warnings stand against a repaired text. Leaves nothing behind."""
         verdict = self._verdict(cell, text, parse(cell, text))
         if isinstance(verdict, Rejected):
-            return verdict.diagnostics
+            return len(verdict.diagnostics), 0
         self.discard(cell)
-        return ()
+        return 0, len(verdict.warnings)
 
     def _judge(self, cell: int, text: str, module: ast.Module) -> Accepted | Rejected:
         comments = comments_of(text)

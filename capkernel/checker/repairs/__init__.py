@@ -58,8 +58,8 @@ _LEFT_OUT = frozenset(
     ("ambient-authority", "unsafe-import", "unsafe-feature", "unsafe-magic", "capability-escape", "redefined-api")
 )
 
-Judge = Callable[[str], Sequence[Diagnostic] | None]
-"""What stands against a text: the errors, none of them when it would be accepted."""
+Judge = Callable[[str], tuple[int, int]]
+"""What stands against a text: how many refusals, and of an accepted one, how many warnings."""
 
 
 def offer(
@@ -87,7 +87,7 @@ class _Finder:
         self._judge = judge
         self._checks = 0
         self._until = time.monotonic() + MOST_SECONDS
-        self._answers: dict[str, int | None] = {}
+        self._answers: dict[str, tuple[int, int]] = {}
 
     def found(self) -> list[Diagnostic]:
         candidates = [_candidates(self._source, one) for one in self._refused[:_REPAIRED]]
@@ -102,22 +102,36 @@ class _Finder:
                 elif not overlap(fix.edits, together):
                     together += [edit for edit in fix.edits if edit not in together]
                     first[index] = fix
-        if len(first) > 1 and self._left(together) == 0:
+        if len(first) > 1 and self._left(together) == (0, 0):
             chosen |= first
         for index, fixes in enumerate(candidates):
-            for fix in fixes:
-                if index in chosen:
-                    break
-                left = self._left(fix.edits)
-                if left is not None and left < len(self._refused):
-                    chosen[index] = fix
+            if index not in chosen:
+                best = self._best(fixes)
+                if best is not None:
+                    chosen[index] = best
         return [
             diagnostic if index not in chosen else self._with(diagnostic, chosen[index])
             for index, diagnostic in enumerate(self._refused)
         ]
 
-    def _left(self, edits: Sequence[Edit]) -> int | None:
-        """How many refusals are left after `edits`; None when it is not known."""
+    def _best(self, fixes: Sequence[Fix]) -> Fix | None:
+        """The first that leaves nothing to say, else the first of those that leave the least; nothing is left out of
+        the cell where something can take its place."""
+        best: tuple[tuple[int, bool, int], Fix] | None = None
+        for fix in fixes:
+            left = self._left(fix.edits)
+            if left is None or left[0] >= len(self._refused):
+                continue
+            rank = (left[0], fix.text.startswith("leave"), left[1])
+            if best is None or rank < best[0]:
+                # What is accepted with a warning is not what could only have been meant.
+                best = rank, fix if left[1] == 0 else msgspec.structs.replace(fix, applicability="unsafe")
+            if rank == (0, False, 0):
+                break
+        return None if best is None else best[1]
+
+    def _left(self, edits: Sequence[Edit]) -> tuple[int, int] | None:
+        """How many refusals and warnings are left after `edits`; None when it is not known."""
         try:
             text = apply_edits(self._source.text, edits)
         except ValueError:
@@ -127,8 +141,7 @@ class _Finder:
         if self._checks >= MOST_CHECKS or time.monotonic() > self._until:
             return None
         self._checks += 1
-        said = self._judge(text)
-        self._answers[text] = None if said is None else len(said)
+        self._answers[text] = self._judge(text)
         return self._answers[text]
 
     def _with(self, diagnostic: Diagnostic, fix: Fix) -> Diagnostic:

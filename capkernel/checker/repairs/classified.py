@@ -7,10 +7,12 @@ a value that depends on it.
 from __future__ import annotations
 
 import ast
+from itertools import islice
 
 from capkernel.checker.repairs.source import Repairs, Source, dotted, names_in, safe, substituted, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
+_PLAIN = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.JoinedStr, ast.ListComp)
 _ASK = "ask inside the vault"
 _VARIABLES = ("x", "value", "inner", "s_")
 
@@ -20,9 +22,11 @@ def observed(source: Source, diagnostic: Diagnostic) -> Repairs:
     secret = _secret(diagnostic, node)
     if node is None or secret is None:
         return
-    yield from _comparison(source, node, secret)
     yield from _unpacked(source, node, secret)
-    yield from _chain(source, node, secret)
+    chain = _chain(source, node, secret)
+    yield from islice(chain, 1)
+    yield from _comparison(source, node, secret)
+    yield from chain
     yield from _statement(source, node, secret)
 
 
@@ -148,7 +152,7 @@ def _comparison(source: Source, node: ast.expr, secret: str) -> Repairs:
     rest = pair[len("pair[0]") :]
     if rest.endswith(texts[1]):
         pair = f"pair[0]{rest[: -len(texts[1])]}pair[1]"
-        if not isinstance(second, ast.Constant) and not isinstance(first, ast.Constant):
+        if not isinstance(second, _PLAIN) and not isinstance(first, _PLAIN):
             yield from unsafe(
                 "compare them as a pair, inside the vault",
                 source.replace(node, f"{texts[0]}.zip({texts[1]}).map(lambda pair: {pair})"),

@@ -87,6 +87,7 @@ def _directly(source: Source, node: ast.AST) -> Repairs:
     call = node if isinstance(node, ast.Call) else None
     applied = outer if isinstance(outer, ast.Call) and outer.func is node else None
     words = "call it directly"
+    yield from _shown_directly(source, node, applied or call)
     if isinstance(node, ast.Attribute) and applied is not None and len(applied.args) == 2:
         yield from safe(
             words,
@@ -145,6 +146,23 @@ def _directly(source: Source, node: ast.AST) -> Repairs:
                     applied, f"{source.segment(call.args[1])}.{dotted(call.args[0]).rpartition('.')[2]}({given})"
                 ),
             )
+
+
+def _shown_directly(source: Source, node: ast.AST, whole: ast.Call | None) -> Repairs:
+    """The same where what is mapped is `print`: the secret is printed, as its mask."""
+    if whole is None:
+        return
+    parts = [one for one in ast.walk(whole) if isinstance(one, ast.Name) and one.id in ("print", "display")]
+    owners = [
+        one for call in ast.walk(whole) if isinstance(call, ast.Call) for one in call.args if isinstance(one, ast.Name)
+    ]
+    owners = [one for one in owners if one.id not in ("print", "display")]
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        owners = owners or [node.value]
+    if len(parts) == 1 and owners:
+        yield from safe(
+            "show it: a Classified shows as its mask", source.replace(whole, f"{parts[0].id}({owners[0].id})")
+        )
 
 
 # ── inside a lambda ──────────────────────────────────────────────────────────────────────────────────────────────────
