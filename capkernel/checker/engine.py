@@ -42,7 +42,7 @@ from capkernel.checker.conversion import Became, convert, erase_annotations, has
 from capkernel.checker.messages import widen
 from capkernel.checker.outcome import bindings_of, code_of, set_by_functions
 from capkernel.checker.profiles import STANDARD, Profile
-from capkernel.checker.scan import NEW, OLD, Names, Read, has_lazy_annotations, scan
+from capkernel.checker.scan import GONE, NEW, OLD, Names, Read, has_lazy_annotations, scan
 from capkernel.checker.seeding import append_probes, seed
 from capkernel.checker.symbols import (
     Binding,
@@ -265,7 +265,7 @@ class Engine:
             and not read.states & NEW
             and not (read.states & OLD and self._is_known(read.name))
             and read.name not in names.set_in_functions
-            and read.name not in stars
+            and (read.name not in stars or read.states == GONE)
         ]
 
     def _is_known(self, name: str) -> bool:

@@ -10,6 +10,7 @@ Rule 3: offering is bounded: a number of checks, a time, a size of the cell. Wit
 from __future__ import annotations
 
 import ast
+import difflib
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +23,8 @@ from capkernel.checker.repairs.source import Repairer, Source
 from capkernel.diagnostics.edits import apply_edits, overlap
 from capkernel.diagnostics.model import Diagnostic, Edit, Fix
 
-MOST_CHECKS = 10
-MOST_SECONDS = 1.0
+MOST_CHECKS = 20
+MOST_SECONDS = 1.0  # of this thread
 MOST_CHARACTERS = 20_000
 _CANDIDATES = 5  # of one refusal
 _REPAIRED = 10  # refusals of one cell
@@ -86,7 +87,7 @@ class _Finder:
         self._refused = refused
         self._judge = judge
         self._checks = 0
-        self._until = time.monotonic() + MOST_SECONDS
+        self._until = time.thread_time() + MOST_SECONDS
         self._answers: dict[str, tuple[int, int]] = {}
 
     def found(self) -> list[Diagnostic]:
@@ -138,7 +139,7 @@ class _Finder:
             return None
         if text in self._answers:
             return self._answers[text]
-        if self._checks >= MOST_CHECKS or time.monotonic() > self._until:
+        if self._checks >= MOST_CHECKS or time.thread_time() > self._until:
             return None
         self._checks += 1
         self._answers[text] = self._judge(text)
@@ -148,14 +149,11 @@ class _Finder:
         return msgspec.structs.replace(diagnostic, fix=msgspec.structs.replace(fix, code=self._shown(fix.edits)))
 
     def _shown(self, edits: Sequence[Edit]) -> str:
-        """The lines that the edits make, with the lines between them."""
+        """The lines that the edits make."""
         old = self._source.text.splitlines()
         new = apply_edits(self._source.text, edits).splitlines()
-        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-        tail = 0
-        while tail < min(len(old), len(new)) - same and old[-1 - tail] == new[-1 - tail]:
-            tail += 1
-        lines = [line for line in new[same : len(new) - tail] if line.strip()]
+        changes = difflib.SequenceMatcher(None, old, new).get_opcodes()
+        lines = [line for kind, _, _, i, j in changes if kind != "equal" for line in new[i:j] if line.strip()]
         return "\n".join(lines[:_SHOWN_LINES] + (["..."] if len(lines) > _SHOWN_LINES else []))
 
 
