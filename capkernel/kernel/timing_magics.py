@@ -27,7 +27,7 @@ class Expanded:
 
 
 def expand(text: str, transform: Callable[[str], str]) -> Expanded:
-    """`text` is what IPython's transformer made of a cell; `transform` is that transformer, for the body of `%%time`."""
+    """`text` is what IPython's transformer made of a cell; `transform` is that transformer, for a cell magic's body."""
     if not any(f"_magic('{name}'" in text for name in _NAMES):
         return Expanded(text)
     try:

@@ -9,6 +9,7 @@ timed often becomes the body of a function, as `timeit` makes it, so what it bin
 from __future__ import annotations
 
 import ast
+import sys
 import time
 import timeit
 from collections.abc import Callable, Sequence
@@ -88,10 +89,9 @@ class Stopwatch:
         wall, cpu = time.time(), clock2()
         (user, system), began = self._began.pop()
         user, system = cpu[0] - user, cpu[1] - system
-        print(
-            f"CPU times: user {_format_time(user)}, sys: {_format_time(system)}, total: {_format_time(user + system)}"
-        )
-        print(f"Wall time: {_format_time(wall - began)}")
+        cpu_times = (_format_time(user), _format_time(system), _format_time(user + system))
+        sys.stdout.write("CPU times: user {}, sys: {}, total: {}\n".format(*cpu_times))
+        sys.stdout.write(f"Wall time: {_format_time(wall - began)}\n")
 
     def time_often(self, body: Callable[[], Any], loops: int, repeat: int) -> None:
         timer, repeat = timeit.Timer(body), repeat or _REPEATS
@@ -103,7 +103,9 @@ class Stopwatch:
             )
         runs = timer.repeat(repeat, loops)
         best, worst = min(runs) / loops, max(runs) / loops
-        if worst > 4 * best and best > 0 and worst > 1e-6:
-            print(f"The slowest run took {worst / best:0.2f} times longer than the fastest. This could mean that an "
-                  "intermediate result is being cached.")  # fmt: skip
-        print(TimeitResult(loops, repeat, best, worst, runs, 0.0, 3))
+        if worst > 4 * best > 0 and worst > 1e-6:
+            sys.stdout.write(
+                f"The slowest run took {worst / best:0.2f} times longer than the fastest. "
+                "This could mean that an intermediate result is being cached.\n"
+            )
+        sys.stdout.write(f"{TimeitResult(loops, repeat, best, worst, runs, 0.0, 3)}\n")

@@ -26,24 +26,37 @@ Of pytudes the notebooks A to L are read, of the handbook its chapters 1 to 3.""
 
 # The rule, as data. Modules that reach outside or into the interpreter; some have parts that do not.
 AUTHORITY_MODULES = frozenset(
-    "os sys subprocess socket socketserver ssl http urllib requests urllib3 aiohttp ftplib smtplib webbrowser shutil glob "
-    "pathlib tempfile fileinput sqlite3 shelve dbm pickle cPickle dill joblib ctypes cffi importlib runpy pkgutil inspect "
-    "gc dis symtable signal resource multiprocessing psutil pty mmap builtins code codeop pdb bdb cProfile profile "
-    "tracemalloc atexit site platform getpass nltk ipywidgets line_profiler memory_profiler io codecs".split()
+    (
+        "os sys subprocess socket socketserver ssl http urllib requests urllib3 aiohttp ftplib smtplib "
+        "webbrowser shutil glob pathlib tempfile fileinput sqlite3 shelve dbm pickle cPickle dill joblib "
+        "ctypes cffi importlib runpy pkgutil inspect gc dis symtable signal resource multiprocessing psutil "
+        "pty mmap builtins code codeop pdb bdb cProfile profile tracemalloc atexit site platform getpass nltk "
+        "ipywidgets line_profiler memory_profiler io codecs"
+    ).split()
 )
 HARMLESS_PARTS = frozenset(
-    "os.path os.sep os.linesep os.name os.path.join os.path.basename os.path.splitext os.path.split os.path.dirname "
-    "sys.maxsize sys.version sys.version_info sys.getsizeof sys.stdout sys.stderr sys.platform sys.setrecursionlimit "
-    "sys.getrecursionlimit sys.float_info sys.byteorder sys.maxunicode sys.exit io.StringIO io.BytesIO urllib.parse platform.python_version pathlib.PurePath".split()
+    (
+        "os.path os.sep os.linesep os.name os.path.join os.path.basename os.path.splitext os.path.split "
+        "os.path.dirname sys.maxsize sys.version sys.version_info sys.getsizeof sys.stdout sys.stderr "
+        "sys.platform sys.setrecursionlimit sys.getrecursionlimit sys.float_info sys.byteorder sys.maxunicode "
+        "sys.exit io.StringIO io.BytesIO urllib.parse platform.python_version pathlib.PurePath"
+    ).split()
 )
-AUTHORITY_NAMES = frozenset("open exec eval compile __import__ globals locals vars setattr delattr breakpoint exit quit".split())
+AUTHORITY_NAMES = frozenset(
+    ("open exec eval compile __import__ globals locals vars setattr delattr breakpoint exit quit").split()
+)
 AUTHORITY_ATTRIBUTES = frozenset(
-    "read_csv read_table read_excel read_pickle read_sql read_hdf read_parquet read_html read_fwf read_feather savefig imread imsave "
-    "loadtxt genfromtxt fromfile memmap tofile urlopen urlretrieve to_csv to_excel to_pickle to_sql to_hdf to_parquet "
-    "fetch_lfw_people fetch_openml load_dataset DataReader system popen __dict__ __code__ __globals__ __class__ __bases__ "
-    "__subclasses__ __builtins__ __closure__ __defaults__ __mro__ __import__ gi_frame f_locals f_globals".split()
+    (
+        "read_csv read_table read_excel read_pickle read_sql read_hdf read_parquet read_html read_fwf "
+        "read_feather savefig imread imsave loadtxt genfromtxt fromfile memmap tofile urlopen urlretrieve "
+        "to_csv to_excel to_pickle to_sql to_hdf to_parquet fetch_lfw_people fetch_openml load_dataset "
+        "DataReader system popen __dict__ __code__ __globals__ __class__ __bases__ __subclasses__ "
+        "__builtins__ __closure__ __defaults__ __mro__ __import__ gi_frame f_locals f_globals"
+    ).split()
 )
-HARMLESS_MAGICS = frozenset("matplotlib time timeit xmode precision config pinfo pinfo2 who whos lsmagic pprint colors".split())
+HARMLESS_MAGICS = frozenset(
+    ("matplotlib time timeit xmode precision config pinfo pinfo2 who whos lsmagic pprint colors").split()
+)
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,9 @@ def measure_runs(
                 if outcome.outputs == outcomes[number - 1].outputs:
                     same += 1
                 else:
-                    print(f"    other output: {name} [{number}] {outcome.outputs} / {outcomes[number - 1].outputs}"[:400])
+                    print(
+                        f"    other output: {name} [{number}] {outcome.outputs} / {outcomes[number - 1].outputs}"[:400]
+                    )
     total = sum(len(numbers) for numbers in counted.values())
     result[f"cascade_{profile}"] = len(lost) / max(total, 1)
     share = same / max(compared, 1)

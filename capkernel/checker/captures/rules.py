@@ -9,6 +9,7 @@ from mypy.nodes import TypeInfo
 
 from capkernel.checker.captures.ambient import AmbientRule
 from capkernel.checker.captures.classified import ClassifiedRule
+from capkernel.checker.captures.frame_text import FrameText
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.map_calls import MapCalls
 from capkernel.checker.captures.paths import path_of
@@ -32,6 +33,7 @@ class Rules:
         self._view = view
         self._ambient = AmbientRule(context, view, report)
         self._classified = ClassifiedRule(context, view, report)
+        self._frames = FrameText(context, view, report)
         self.opens_block = False
 
     def walk(self) -> None:
@@ -76,9 +78,10 @@ class Rules:
             around = parents.get(current)
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(around, field, None)
-                if isinstance(block, list) and current in block:
-                    if any(isinstance(one, _EXITS) for one in block[: block.index(current)]):
-                        return True
+                if not isinstance(block, list) or current not in block:
+                    continue
+                if any(isinstance(one, _EXITS) for one in block[: block.index(current)]):
+                    return True
             current = around
         return False
 
@@ -103,6 +106,7 @@ class Rules:
         if classified is not None:
             self._plan.add_mask(node, shown(classified.args[0]) if classified.args else "Any", self._context)
         self._maps.visit(node)
+        self._frames.visit(node)
 
     def _reference(self, node: ast.Name | ast.Attribute) -> None:
         name = granting_name(node, self._context)

@@ -56,7 +56,7 @@ def check_import_from(node: ast.ImportFrom, report: Report) -> None:
                     "unsafe-feature",
                     alias,
                     f"`from __future__ import {alias.name}` would change how later cells are read",
-                    help="of `__future__`, only `annotations` and what has long been part of the language may be imported",
+                    help="import only `annotations`, and what has long been part of the language, from `__future__`",
                 )
         return
     if not _check_module(module, node, report):
