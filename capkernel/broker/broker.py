@@ -156,6 +156,24 @@ class Broker:
         asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
         return cell.number, (*asks, *cell.plan.sinks), len(self._table)
 
+    async def read_module(self, path: str, cell: int) -> bytes | None:
+        """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
+        directory, when the policy lets a cell read it; else None. Audited like a cell's read."""
+        return await run_whole(lambda: self._module_text(path, cell))
+
+    def _module_text(self, path: str, cell: int) -> bytes | None:
+        try:
+            scope = self._files.open_scope(".", cell)
+        except (EffectError, OSError):
+            return None
+        try:
+            file = self._files.access(scope, path, cell)
+            return self._files.read(file, cell) if self._files.exists(file, cell) else None
+        except (EffectError, OSError):
+            return None
+        finally:
+            scope.end()
+
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def call(self, message: Call, blob: bytes) -> tuple[CallResult, bytes]:

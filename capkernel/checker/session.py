@@ -23,6 +23,7 @@ from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.codekey import cell_filename
+from capkernel.wire.local_modules import NO_NAMES, LocalNames, Problem, rename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024
@@ -60,13 +61,17 @@ class CheckerSession:
         self._dependants = Dependants()
         self._accepted: dict[int, tuple[Checked, Any]] = {}
 
-    def check(self, cell: int, text: str) -> Accepted | Rejected:
-        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see."""
+    def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
+        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see. `names`: what it
+        means by names of local modules."""
         self.discard(cell)
         module = parse(cell, text)
         if isinstance(module, Diagnostic):
             return Rejected(cell, (module,))
         try:
+            renamed = rename(module, names)
+            if renamed.problems:
+                return Rejected(cell, tuple(_misused(cell, text, problem) for problem in renamed.problems))
             return self._judge(cell, text, module)
         except RecursionError:
             return Rejected(cell, (_too_deep(cell),))
@@ -160,6 +165,12 @@ def _too_deep(cell: int) -> Diagnostic:
         "too-much-work", "an expression of this cell is nested too deep to be checked", cell, Span(1, 0, 1, 1),
         help="name the parts of it, on lines of their own",
     )  # fmt: skip
+
+
+def _misused(cell: int, text: str, problem: Problem) -> Diagnostic:
+    """What a text says of a local module and cannot mean."""
+    span = TypedCell(cell, text, ast.Module([], [])).span(problem.node)
+    return Diagnostic(problem.code, problem.why, cell, span, help=problem.help)
 
 
 def _stopped(cell: int) -> Diagnostic:

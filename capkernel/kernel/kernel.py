@@ -33,6 +33,7 @@ from capkernel.kernel.records import History
 from capkernel.kernel.requests import ON_CONTROL, Requests
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.wire.codekey import FIRST_UNNUMBERED
+from capkernel.wire.local_modules import BEFORE_NAME
 from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
 
 _REQUESTS_KEPT = 1000
@@ -354,6 +355,8 @@ class CapKernel(Kernel):
             self._publish(output, request.parent, request.cell)
 
     def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
+        if output.kind == "error":
+            output = Output("error", self._pipeline.named(output.content))
         out = with_authority(output, cell.authority)
         self.session.send(
             self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),
@@ -376,6 +379,7 @@ def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(matches, list) or type(start) is not int or type(end) is not int:
         return empty
     texts = [stream("stdout", match[:1000]).content["text"] for match in matches[:5000] if isinstance(match, str)]
+    texts = [text for text in texts if BEFORE_NAME not in text]  # names of local modules, as the session has them
     return {"status": "ok", "matches": texts, "cursor_start": start, "cursor_end": end, "metadata": {}}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, ZipClassified
 
@@ -15,8 +16,8 @@ class CheckerPort(Protocol):
     async def start(self) -> object:
         """Warm up. Raises when there will be no verdicts."""
 
-    async def check(self, cell: int, text: str) -> Accepted | Rejected:
-        """The verdict on `text`; a crash or time-out of the checker is a Rejected."""
+    async def check(self, cell: int, text: str, names: LocalNames = NO_NAMES, /) -> Accepted | Rejected:
+        """The verdict on `text`, with `names` of local modules; a crash or time-out of the checker is a Rejected."""
 
     async def commit(
         self, cell: int, bound: tuple[str, ...], deleted: tuple[str, ...] = (), *, raised: bool = False
@@ -39,6 +40,9 @@ class BrokerPort(Protocol):
 
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
         """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
+
+    async def read_module(self, path: str, cell: int) -> bytes | None:
+        """The text of a module beside the notebook, read for `cell`; None when there is none that may be read."""
 
     def post(self, operation: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
         """Hand a Classified operation on. Nothing comes back, and it never blocks."""
