@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capkernel.checker.protocol import Accepted, Rejected
-from capkernel.diagnostics import MIME_TYPE, Diagnostic, Span, render_concise, render_html, render_text, to_json
+from capkernel.diagnostics import (
+    MIME_TYPE,
+    Diagnostic,
+    Span,
+    for_client,
+    render_concise,
+    render_html,
+    render_text,
+    to_json,
+)
 from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
@@ -32,6 +41,7 @@ _SOURCES_KEPT = 2000
 _WARNINGS_SHOWN = 5  # lines; the page unfolds them all
 _WARNINGS_KEPT = 5000  # so as not to say them again when the same text runs again
 _PAGE = 1_000_000  # characters of a help page
+_LONG_TEXT = 8192  # characters of a cell
 
 
 class _Interrupted(Exception):
@@ -85,7 +95,7 @@ class Pipeline:
         """The content of the cell's reply, without its count."""
         self._interrupted = False
         try:
-            cell.text = self._texts.checked_text(cell.raw, cell.number)
+            cell.text = await self._one_text(cell)
         except CellRefused as refused:
             return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
         self._remember(cell)
@@ -183,6 +193,12 @@ class Pipeline:
         if content.get("status") == "ok":
             return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
         return {"status": "error", **self.named(clean_error(content)), "user_expressions": {}, "payload": []}
+
+    async def _one_text(self, cell: CellRun) -> str:
+        if len(cell.raw) < _LONG_TEXT:
+            return self._texts.checked_text(cell.raw, cell.number)
+        # Seconds, for the longest: interrupts and other requests go on meanwhile.
+        return await asyncio.to_thread(self._texts.checked_text, cell.raw, cell.number)
 
     async def settle(self) -> None:
         """Wait until the last cell is committed."""
@@ -318,6 +334,7 @@ class Pipeline:
         return finished
 
     def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
+        diagnostics = for_client(diagnostics, cell.raw, cell.text)
         text = self._modules.named(render_text(diagnostics, sources))
         lines = [self._modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
         first = lines[0] if lines else "the checker gave no reason"

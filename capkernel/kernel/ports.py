@@ -9,7 +9,7 @@ from typing import Protocol
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.wire.local_modules import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
-from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, ZipClassified
+from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
 
 
 class CheckerPort(Protocol):
@@ -44,7 +44,7 @@ class BrokerPort(Protocol):
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """The text of a module beside the notebook, read for `cell`; None when there is none that may be read."""
 
-    def post(self, operation: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
+    def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
         """Hand a Classified operation on. Nothing comes back, and it never blocks."""
 
     async def close(self) -> None:

@@ -366,7 +366,8 @@ class _Renamer(ast.NodeTransformer):
                 continue
             if not alias.asname and "." in alias.name:
                 # Binds the first part only; the rest is loaded, and found through it.
-                whole = ast.copy_location(ast.alias(alias.name, stored), alias)
+                other = session_name(self._names.module, alias.name.replace(".", _DOT))
+                whole = ast.copy_location(ast.alias(alias.name, other), alias)
                 made.append(ast.copy_location(ast.Import([whole]), node))
             made.append(
                 ast.copy_location(

@@ -164,6 +164,7 @@ def test_local_modules_are_judged_too(tmp_path: Path) -> None:
     )
     done = check(path)
     assert done.returncode == 1
-    assert "[1] ok" in done.stdout and "[2] ok" in done.stdout, done.stdout
+    assert "[1] ok" in done.stdout, done.stdout
+    assert "[2] ok" in done.stdout, done.stdout
     assert "error[ambient-authority]: leaky.py:4:" in done.stdout
     assert "has no name `nothing`" in done.stdout

@@ -87,7 +87,7 @@ def test_a_module() -> None:
     assert exported == {"start": "pkg.core:start", **{name: f"pkg.m:{name}" for name in own}}
     result = renamed(text, names)
     m = "pkgǁmǀ"
-    assert f"import os.path as {m}os\nimport os as {m}os" in result
+    assert f"import os.path as {m}osǁpath\nimport os as {m}os" in result
     assert f"{m}T = {m}TypeVar('{m}T')" in result
     assert f"class {m}P:\n    a: int = 1\n\n    def twin(self) -> '{m}P':\n        return {m}P()" in result
     assert (
