@@ -44,6 +44,7 @@ from capkernel.wire.vault import (
     SecureFile,
     Settle,
     Settled,
+    Spoil,
     Status,
     Write,
     Written,
@@ -203,6 +204,12 @@ class VaultClient:
         self._post(new, 0)
         self._origins[new] = self._union((left, right))
         self._send(Zip(new, left, right))
+
+    def spoil(self, new: str, reason: str) -> None:
+        """`new` is poison from the start, for this reason, which only the person sees."""
+        self._post(new, 0)
+        self._origins[new] = frozenset()
+        self._send(Spoil(new, reason))
 
     def origins(self, handle: str) -> frozenset[str] | None:
         """The origins of everything the value was made from, from the posts alone; None for an unknown handle."""
