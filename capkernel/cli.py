@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from capkernel import __version__
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
+from capkernel.version import __version__
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
     from nbformat.notebooknode import NotebookNode
