@@ -237,7 +237,7 @@ def _warnings(parsed: Parsed) -> Iterator[_Warning]:
         problem = f"sessions start {what}: native code in a cell may reach what you can reach"
         yield _Warning(parsed.line("sandbox.minimum"), "sandbox.minimum", problem)
     if said.output.secure_file and not parsed.problems:
-        problem = problem_ambient(policy_from(parsed), parsed.file.parent)
+        problem = problem_ambient(policy_from(parsed), None)
         where = "classified values that cells show go there in clear text, for whoever can read the file"
         told = f"nothing will go there: {problem}" if problem else where
         yield _Warning(parsed.line("output.secure_file"), "output.secure_file", told)

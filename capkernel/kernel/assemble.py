@@ -59,11 +59,17 @@ class Assembly:
         """Read the policy. Raises PolicyError; a launcher's profile may only be stricter than the policy's."""
         resolved = resolve_ambient(base, policy)
         said = resolved.policy
+        notices = resolved.notices
         if profile is not None and _STRICTNESS.index(profile) < _STRICTNESS.index(said.profile):
             said = replace(said, profile=profile)  # type: ignore[arg-type]
+        elif profile is not None and profile != said.profile:
+            notices += (
+                f"--profile {profile} is wider than the policy's {said.profile}, which holds; the operator may set "
+                f'`profile = "{profile}"`',
+            )
         places = [*excluded, *((str(file), "a policy file") for file in resolved.files)]
         places += [(runtime, "the runtime directory"), (runtime_dir.parent_directory(), "the runtime directory")]
-        return cls(said, Path(base), Path(runtime), resolved.notices, tuple(places))
+        return cls(said, Path(base), Path(runtime), notices, tuple(places))
 
     def settings(self) -> Settings:
         """What the kernel itself needs to know."""
