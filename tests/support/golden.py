@@ -151,6 +151,7 @@ class Run:
         if isinstance(verdict, Accepted):
             names = scan(ast.parse(text))
             bound = frozenset(name for name, states in names.end.items() if states & NEW)
+            bound |= verdict.names.keys() - names.end.keys()  # of star imports
             self.session.commit(
                 self.number, bound, frozenset(name for name, states in names.end.items() if states == GONE)
             )
