@@ -193,7 +193,5 @@ def _engine(profile: str) -> Engine:
 def new_session(profile: str) -> CheckerSession:
     """A session without names, on the engine that all golden sessions share."""
     engine = _engine(profile)
-    engine.table.clear()
-    engine.globals_set.clear()
-    engine._imports = frozenset()
+    engine.reset()
     return CheckerSession(engine, PROFILES[profile], check_subset, CaptureSession())
