@@ -56,7 +56,7 @@ def test_it_is_found_where_a_program_looks() -> None:
 
     assert capkernel.Session is Session
     with pytest.raises(AttributeError, match="Session_"):
-        getattr(capkernel, "Ses" + "ion_")
+        getattr(capkernel, "Session" + "_")
 
 
 def test_a_secret_is_a_mask_here_too(tmp_path: Path) -> None:
