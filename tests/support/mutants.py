@@ -75,9 +75,10 @@ def harness() -> Iterator[Trace]:
         return call
 
     def offered(
-        refused: list[Diagnostic], text: str, module: ast.Module | None, _: object, names: frozenset[str], earlier: Any
+        refused: list[Diagnostic], text: str, module: ast.Module | None, _: object, names: frozenset[str], *rest: Any
     ) -> tuple[Diagnostic, ...]:
-        return tuple(with_suggestions(refused, Source(text, module, names, earlier)))
+        earlier, members = rest
+        return tuple(with_suggestions(refused, Source(text, module, names, earlier), members))
 
     with (
         mock.patch.object(Report, "add", add),
