@@ -22,6 +22,7 @@ from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
+from capkernel.diagnostics.pages import page
 from capkernel.version import __version__
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
@@ -243,7 +244,13 @@ def _explain(arguments: argparse.Namespace) -> int:
         hint = f"; did you mean {near[0]}?" if near else "; `capkernel explain` lists them"
         _err.print(f"{escape(arguments.code)}: not a code of capkernel{hint} (mypy's own codes are documented by mypy)")
         return USAGE
-    _out.print(f"[bold]{known.name}[/]: {escape(known.title)}\n\nwhy: {escape(known.why)}")
+    from rich.markdown import Markdown
+
+    text = page(known.name)
+    if sys.stdout.isatty():
+        _out.print(Markdown(text))
+    else:
+        print(text)
     return OK
 
 

@@ -84,7 +84,10 @@ class CheckerSession:
         judge = partial(self._against, cell, names)
         found = with_causes(verdict.diagnostics, self._refused_names)
         self._remember_refused(cell, tree)
-        return Rejected(cell, offer(found, text, tree, judge, known, lambda of: self._texts.get(of, "")))
+        return Rejected(cell, offer(found, text, tree, judge, known, self._earlier, self._engine.members))
+
+    def _earlier(self, cell: int) -> str:
+        return self._texts.get(cell, "")
 
     def _remember_refused(self, cell: int, tree: ast.Module | None) -> None:
         """What a refused cell would have bound: a later cell that misses it is told which cell to repair."""
