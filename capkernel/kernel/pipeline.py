@@ -25,15 +25,16 @@ from capkernel.diagnostics import (
     to_json,
 )
 from capkernel.kernel.authority_view import line_output
-from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
+from capkernel.kernel.cell_text import CellRefused, CellTexts, as_typed, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.local_modules import LocalModules, UnreadableModule, refusal
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.supervisor import NotReady, Supervisor
+from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
 from capkernel.wire.local_modules import NO_NAMES, LocalNames
-from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect
+from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -63,6 +64,7 @@ class CellRun:
     publish: Callable[[Output], None]
     text: str = ""
     names: LocalNames = NO_NAMES  # of local modules, as the text means them
+    timed: tuple[Timed, ...] = ()  # its lines that `%time` and `%timeit` stood on
     handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
     authority: str = ""  # the line that says what it may do, once it is accepted
     metadata: dict[str, Any] | None = None  # of its reply
@@ -95,7 +97,8 @@ class Pipeline:
         """The content of the cell's reply, without its count."""
         self._interrupted = False
         try:
-            cell.text = await self._one_text(cell)
+            expanded = await self._one_text(cell)
+            cell.text, cell.timed = expanded.text, expanded.timed
         except CellRefused as refused:
             return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
         self._remember(cell)
@@ -123,7 +126,8 @@ class Pipeline:
         if worker.ended:  # and its checker with it, whatever the verdict
             return _failed(cell, "WorkerDied", f"nothing of the cell ran: {self._obituary(worker)}")
         if isinstance(verdict, Rejected):
-            return self._refused(cell, verdict.diagnostics, self._sources)
+            shown, diagnostics = as_typed(cell.raw, cell.text, verdict.diagnostics)
+            return self._refused(cell, diagnostics, {**self._sources, cell.number: shown})
         if self._interrupted:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -194,11 +198,11 @@ class Pipeline:
             return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
         return {"status": "error", **self.named(clean_error(content)), "user_expressions": {}, "payload": []}
 
-    async def _one_text(self, cell: CellRun) -> str:
+    async def _one_text(self, cell: CellRun) -> Expanded:
         if len(cell.raw) < _LONG_TEXT:
-            return self._texts.checked_text(cell.raw, cell.number)
+            return self._texts.checked(cell.raw, cell.number)
         # Seconds, for the longest: interrupts and other requests go on meanwhile.
-        return await asyncio.to_thread(self._texts.checked_text, cell.raw, cell.number)
+        return await asyncio.to_thread(self._texts.checked, cell.raw, cell.number)
 
     async def settle(self) -> None:
         """Wait until the last cell is committed."""
@@ -411,6 +415,7 @@ def _execute(cell: CellRun, verdict: Accepted) -> Execute:
     return Execute(
         request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
         store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks, names=cell.names,
+        timed=cell.timed,
     )  # fmt: skip
 
 

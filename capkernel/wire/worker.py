@@ -20,6 +20,17 @@ MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
 # ── kernel → worker ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Timed(msgspec.Struct, frozen=True):
+    """The statements that begin on these lines (1-based, inclusive) are timed: once, or (`many`) in `repeat` runs of
+    `loops` each, 0 for as many as `%timeit` takes."""
+
+    line: int
+    end_line: int
+    many: bool = False
+    loops: int = 0
+    repeat: int = 0
+
+
 class Execute(msgspec.Struct, tag="execute", frozen=True):
     """Run `text`, the very text that was checked. `raw` is what the person typed, kept for `In[n]` only. `names`: what
     it means by names of local modules; with a `module` it is that module's text, and nobody typed it."""
@@ -33,6 +44,7 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
     allow_stdin: bool = False
     masks: tuple[MaskSite, ...] = ()
     names: LocalNames = NO_NAMES
+    timed: tuple[Timed, ...] = ()
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):

@@ -36,6 +36,7 @@ from capkernel.worker.channel import Channel
 from capkernel.worker.interrupts import Interrupts, in_cell
 from capkernel.worker.names import NameLog
 from capkernel.worker.session import SocketSession, request_of
+from capkernel.worker.timing import Stopwatch, with_timing
 
 # The others are part of the language by now or, as the one joke among them, change what parses.
 _KEPT_FUTURES = futures.annotations.compiler_flag
@@ -61,7 +62,7 @@ class CellCompiler(XCachingCompiler):
         self.flags |= kept
 
 
-class WorkerShell(ZMQInteractiveShell):
+class WorkerShell(Stopwatch, ZMQInteractiveShell):
     """IPython without profile, startup files, history file, transformers or event loops of other toolkits."""
 
     def begin_cell(self, cell: Execute, log: NameLog) -> None:
@@ -84,6 +85,8 @@ class WorkerShell(ZMQInteractiveShell):
             self._cell = None
             node = rename(node, cell.names).tree
             self._log.begin(node)
+            if cell.timed:
+                return with_timing(node, cell.timed)
         return node
 
     def init_ipython_dir(self, ipython_dir: Any) -> None:  # noqa: ARG002
