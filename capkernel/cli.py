@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, explain, view."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from capkernel import __version__
+from capkernel.commands import audit, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
-from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     policy_command.add_parser(commands)
+    audit.add_parser(commands)
 
     explain = commands.add_parser("explain", help="what a diagnostic code means")
     explain.add_argument("code", nargs="?")

@@ -178,6 +178,8 @@ class CapKernel(Kernel):
             self._tell_notices(cell)
         reply = await self._pipeline.run(cell)
         self._question = ""
+        if self.settings.recorder is not None:
+            self.settings.recorder.record(code, cell.transcript.result(reply))
         cell.output.finish()
         if store_history:
             self._history.add(cell.number, code, cell.text or code)
@@ -354,6 +356,8 @@ class CapKernel(Kernel):
             self._publish(output, request.parent, request.cell)
 
     def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
+        if self.settings.recorder is not None:
+            cell.transcript.add(output)
         out = with_authority(output, cell.authority)
         self.session.send(
             self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),

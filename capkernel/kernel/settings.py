@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from capkernel.kernel.recorder import Recorder
 
 
 @dataclass(frozen=True)
 class Settings:
     """Bytes and seconds. `notices` are told once, at the first cell; `later` is
-    work that is done in a thread once the session is ready."""
+    work that is done in a thread once the session is ready. `recorder`: when the policy keeps records."""
 
     output_bytes: int
     cell_seconds: float
     notices: tuple[str, ...] = ()
     later: tuple[Callable[[], None], ...] = ()
+    recorder: Recorder | None = None

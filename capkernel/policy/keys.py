@@ -87,6 +87,19 @@ KEYS: Final[dict[str, Key]] = {
             'has. "none" also starts without any, and says so in every session.',
             _NARROWER + "raises it",
         ),
+        Key(
+            "records.keep",
+            "true or false",
+            "Whether the code of each execution and what it put out are kept as files, redacted, in the user's state "
+            "directory. docs/audit.md says what is masked.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
+            "records.max_bytes",
+            "bytes, more than 0, at most 2^40",
+            "How much the records of one session may take; beyond it the oldest are removed.",
+            "trusted files; never an untrusted one",
+        ),
     )
 }
 
@@ -141,4 +154,9 @@ classified = [
 [sandbox]
 # full, standard, partial or none: below it no session starts.
 #minimum = "standard"
+
+[records]
+# Keep the code and the output of each execution, with what looks like a key masked.
+#keep = false
+#max_bytes = 67_108_864
 """

@@ -5,7 +5,7 @@ A key that is not here is an error when it is written, so a policy never seems t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,6 +45,13 @@ class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minimum: SandboxLevel = "standard"
 
 
+class Records(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[records]`: whether the code and the output of each execution are kept, redacted; bytes of one session's."""
+
+    keep: bool = False
+    max_bytes: Bytes = 67_108_864
+
+
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy file says."""
 
@@ -52,6 +59,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: Files = Files()
     limits: Limits = Limits()
     sandbox: Sandbox = Sandbox()
+    records: Records = Records()
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class Policy:
     source: Path | None = None
     notice: str = ""
     added: tuple[PatternList, ...] = ()
+    records: Records = field(default_factory=Records)
 
     def root_paths(self) -> tuple[Path, ...]:
         """The roots as absolute paths, links not resolved."""
