@@ -4,7 +4,7 @@ Rule 1: what is written passed the firewall and `redact`, so it holds masks wher
 Rule 2: a record never breaks or delays a cell: a thread of its own writes; what cannot be written is a line in the log.
 Rule 3: files are made, never opened again: 0600, O_EXCL, O_NOFOLLOW, relative to a directory that was opened once. It
 is below the user's state directory, which no grant of the broker reaches.
-Rule 4: sizes are bounded: of one file, of what waits to be written, of one session (the oldest go), and of all sessions.
+Rule 4: bounded: one file, what waits to be written, one session (the oldest go), and how many sessions are kept.
 """
 
 from __future__ import annotations
