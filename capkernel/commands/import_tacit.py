@@ -1,6 +1,6 @@
 """`capkernel policy import-tacit FILE`: TACIT's JSON configuration as a capkernel.toml.
 
-Rule 1: nothing gets wider on the way, and nothing is lost without a word: every key is taken over, or named with why not.
+Rule 1: nothing gets wider on the way, and nothing is lost without a word: a key is taken over, or named with why not.
 Rule 2: the result is read by the policy's own parser before it is written.
 Rule 3: values of keys that are not taken over are never printed: one of them is an API key.
 
@@ -32,7 +32,6 @@ _LOST: Final[dict[str, str]] = {
     "libraryConfig.strictMode": _NO_COMMANDS,
     "libraryConfig.commandPermissions": _NO_COMMANDS,
     "libraryConfig.networkPermissions": "cells have no network in this version, so there is nothing to allow",
-    "libraryConfig.secureOutput": "printed secrets go into no file; `capkernel view` shows them to you",
     "libraryConfig.llm": "cells ask no model in this version; its key is not copied: keep it where it is, or remove it",
 }
 
@@ -109,6 +108,12 @@ def _one(made: Imported, key: str, value: Any) -> None:
             made.lost.append((key, "it only adds: capkernel's own list of secret places always holds"))
         case "libraryConfig.classifiedWrite":
             made.put("files", "classified_write", _typed(key, value, bool))
+        case "libraryConfig.secureOutput":
+            if _typed(key, value, str):
+                made.put("output", "secure_file", value)
+                made.lost.append(
+                    (key, "it counts only outside of the roots and the notebook's directory: move it there")
+                )
         case _:
             known = _LOST.get(key)
             made.lost.append((_shown(key), known or "TACIT 0.2.2 has no such key; capkernel cannot say what it meant"))

@@ -100,6 +100,15 @@ KEYS: Final[dict[str, Key]] = {
             "How much the records of one session may take; beyond it the oldest are removed.",
             "trusted files; never an untrusted one",
         ),
+        Key(
+            "output.secure_file",
+            'path of a file; relative to the policy file, `~/` is the home directory; "" for none',
+            "Where every classified value that a cell prints or displays also goes, in clear text, for you alone. Only "
+            "appended to; made with mode 0600 when it is not there. It must lie outside of the roots and of the "
+            "notebook's directory, and be a regular file of yours that nobody else may read: otherwise nothing goes "
+            "there, and the session says why.",
+            "trusted files; never an untrusted one",
+        ),
     )
 }
 
@@ -159,4 +168,8 @@ classified = [
 # Keep the code and the output of each execution, with what looks like a key masked.
 #keep = false
 #max_bytes = 67_108_864
+
+[output]
+# A file outside of this directory that gets, in clear text, what cells show of secrets. Without it: no such file.
+#secure_file = ""
 """

@@ -52,6 +52,13 @@ class Records(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: Bytes = 67_108_864
 
 
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[output]`. secure_file: where printed and displayed classified values also go, in clear text; "" for nowhere.
+    Relative to the policy file, or `~/`. Never taken from an untrusted file."""
+
+    secure_file: str = ""
+
+
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy file says."""
 
@@ -60,6 +67,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     sandbox: Sandbox = Sandbox()
     records: Records = Records()
+    output: Output = Output()
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,15 @@ class Policy:
     notice: str = ""
     added: tuple[PatternList, ...] = ()
     records: Records = field(default_factory=Records)
+    output: Output = field(default_factory=Output)
 
     def root_paths(self) -> tuple[Path, ...]:
         """The roots as absolute paths, links not resolved."""
         return tuple(self.base_dir / expand_home(root) for root in self.files.roots)
+
+    def secure_file(self) -> Path | None:
+        """The person's secure output as an absolute path, links not resolved; None for none."""
+        return self.base_dir / expand_home(self.output.secure_file) if self.output.secure_file else None
 
 
 def expand_home(text: str) -> Path:

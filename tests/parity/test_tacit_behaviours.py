@@ -65,7 +65,7 @@ CELLS = {  # number → code, text of its last result or its prints, without the
     305: ("sorted({'b': 2, 'a': 1}.values())", "[1, 2]"),
     307: ("import datetime\ndatetime.date(2024, 2, 29).isoformat()", "'2024-02-29'"),
     308: ("try:\n    n = int('x')\nexcept ValueError:\n    n = -1\nn", "-1"),
-    313: ("class Box:\n    def __init__(self, n):\n        self.n = n\n    def up(self):\n        return self.n + 1\nBox(1).up()", "2"),
+    313: ("class Box:\n    n = 1\n    def up(self):\n        return self.n + 1\nBox().up()", "2"),
     317: ("match (1, 2):\n    case (x, y):\n        print(x + y)", "3"),
     318: ("list(map(lambda n: n * 2, filter(lambda n: n > 1, [1, 2, 3])))", "[4, 6]"),
     319: ("[x * y for x in [1, 2] for y in [3, 4]]", "[3, 4, 6, 8]"),
@@ -141,12 +141,15 @@ def test_files_in_one_block(kernel: LiveKernel) -> None:
         "    f.write('one ')\n"
         "    f.append('two')\n"
         "    text = f.read()\n"
+        "    lines = f.read_lines()\n"
         "    folder = fs.access('made')\n"
         "    inside = folder.is_directory\n"
         "    names = [entry.name for entry in folder.children]\n"
     )
     assert ran.ok, ran.everything
-    assert kernel.run("before, text, inside, names").text == "(False, 'one two', True, ['here.txt'])"
+    assert (
+        kernel.run("before, text, lines, inside, names").text == "(False, 'one two', ['one two'], True, ['here.txt'])"
+    )
 
 
 def test_leaving_the_root_is_an_error_at_run_time(kernel: LiveKernel) -> None:

@@ -44,6 +44,7 @@ def test_a_full_configuration(tmp_path, capsys):
     read = capsys.readouterr()
     assert tomllib.loads(read.out) == {
         "records": {"keep": True},
+        "output": {"secure_file": "./log/secure.log"},
         "limits": {"cell_seconds": 2.5},
         "files": {
             "roots": [".", "data"],
@@ -74,7 +75,7 @@ def test_it_is_a_policy_that_can_be_used_and_never_overwrites(tmp_path, capsys):
     assert out.read_text() == before
 
 
-@pytest.mark.parametrize("said", ["", "  ", "{}", '{"libraryConfig": {}}', '{"libraryConfig": null, "recordPath": null}'])
+@pytest.mark.parametrize("said", ["", " ", "{}", '{"libraryConfig": {}}', '{"libraryConfig": null, "quiet": null}'])
 def test_nothing_said_is_the_defaults(said):
     found = imported(said)
     assert (found.sections, found.lost) == ({}, [])
