@@ -40,6 +40,7 @@ _EXPRESSIONS = 32  # of one cell
 _ASIDE_SECONDS = 5.0  # for completion and inspection
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
+ASKS = "the cell asks: "
 
 
 @dataclass
@@ -310,7 +311,7 @@ class CapKernel(Kernel):
             worker.answer(InputReply(asked.request, None))
             return
         cell.asked_since = time.monotonic()
-        prompt = stream("stdout", asked.prompt).content["text"]
+        prompt = _question(asked.prompt)
         sent = self.session.send(
             self.stdin_socket, "input_request", {"prompt": prompt, "password": asked.password}, request.parent,
             ident=request.ident,
@@ -373,6 +374,13 @@ class CapKernel(Kernel):
 
 def _within(code: str, cursor: int) -> int:
     return max(0, min(cursor, len(code)))
+
+
+def _question(prompt: str) -> str:
+    """A cell's prompt, so that nobody takes it for a question of the kernel or of the page: each line begins with
+    words that the cell can neither leave out nor write over."""
+    text = stream("stdout", prompt).content["text"].replace("\r", " ").replace("\b", "")
+    return "\n".join(ASKS + line for line in text.split("\n"))
 
 
 def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
