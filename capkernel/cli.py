@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, explain, view."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from capkernel.commands import audit, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
-from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
 from capkernel.diagnostics.pages import page
 from capkernel.version import __version__
@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     policy_command.add_parser(commands)
+    audit.add_parser(commands)
 
     explain = commands.add_parser("explain", help="what a diagnostic code means")
     explain.add_argument("code", nargs="?")

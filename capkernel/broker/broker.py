@@ -128,6 +128,13 @@ class Broker:
         except AuditUnavailable as problem:
             _log.error("%s", problem)  # every effect is refused now
 
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
+        """A cell that does not run, and the codes of the diagnostics that say why."""
+        try:
+            self._audit.record("cell", "denied", cell=cell, reason=", ".join(codes))
+        except AuditUnavailable as problem:
+            _log.error("%s", problem)
+
     def close_cell(self) -> None:
         """The cell is over, however it ended: everything that it was granted is revoked."""
         if self._cell is None:

@@ -41,6 +41,7 @@ _EXPRESSIONS = 32  # of one cell
 _ASIDE_SECONDS = 5.0  # for completion and inspection
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
+ASKS = "the cell asks: "
 
 
 @dataclass
@@ -179,6 +180,8 @@ class CapKernel(Kernel):
             self._tell_notices(cell)
         reply = await self._pipeline.run(cell)
         self._question = ""
+        if self.settings.recorder is not None:
+            self.settings.recorder.record(code, cell.transcript.result(reply))
         cell.output.finish()
         if store_history:
             self._history.add(cell.number, code, cell.text or code)
@@ -309,7 +312,7 @@ class CapKernel(Kernel):
             worker.answer(InputReply(asked.request, None))
             return
         cell.asked_since = time.monotonic()
-        prompt = stream("stdout", asked.prompt).content["text"]
+        prompt = _question(asked.prompt)
         sent = self.session.send(
             self.stdin_socket, "input_request", {"prompt": prompt, "password": asked.password}, request.parent,
             ident=request.ident,
@@ -357,6 +360,8 @@ class CapKernel(Kernel):
     def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
         if output.kind == "error":
             output = Output("error", self._pipeline.named(output.content))
+        if self.settings.recorder is not None:
+            cell.transcript.add(output)
         out = with_authority(output, cell.authority)
         self.session.send(
             self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),
@@ -372,6 +377,13 @@ class CapKernel(Kernel):
 
 def _within(code: str, cursor: int) -> int:
     return max(0, min(cursor, len(code)))
+
+
+def _question(prompt: str) -> str:
+    """A cell's prompt, so that nobody takes it for a question of the kernel or of the page: each line begins with
+    words that the cell can neither leave out nor write over."""
+    text = stream("stdout", prompt).content["text"].replace("\r", " ").replace("\b", "")
+    return "\n".join(ASKS + line for line in text.split("\n"))
 
 
 def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:

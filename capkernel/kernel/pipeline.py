@@ -29,6 +29,7 @@ from capkernel.kernel.cell_text import CellRefused, CellTexts, as_typed, help_wa
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.local_modules import LocalModules, UnreadableModule, refusal
 from capkernel.kernel.ports import CheckerPort
+from capkernel.kernel.recorder import Transcript
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
@@ -70,6 +71,7 @@ class CellRun:
     metadata: dict[str, Any] | None = None  # of its reply
     asked_since: float | None = None  # it waits for the person since
     asked_seconds: float = field(default=0.0)
+    transcript: Transcript = field(default_factory=Transcript)  # for the records
 
 
 class Pipeline:
@@ -295,6 +297,7 @@ class Pipeline:
         except _Interrupted:
             return failure("KeyboardInterrupt", "interrupted before it was evaluated")
         if isinstance(verdict, Rejected):
+            self._supervisor.broker.refuse_cell(number, _codes(verdict.diagnostics))
             lines = [render_concise(diagnostic) for diagnostic in verdict.diagnostics]
             return failure("CellRefused", "\n".join(lines) or "the checker gave no reason")
         await checker.discard(number)
@@ -338,6 +341,7 @@ class Pipeline:
         return finished
 
     def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
+        self._supervisor.broker.refuse_cell(cell.number, _codes(diagnostics))
         diagnostics = for_client(diagnostics, cell.raw, cell.text)
         text = self._modules.named(render_text(diagnostics, sources))
         lines = [self._modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
@@ -395,6 +399,10 @@ async def _commit(
         await checker.commit(cell, bound, deleted, raised=raised)
     except Exception:
         return
+
+
+def _codes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    return tuple(sorted({diagnostic.code for diagnostic in diagnostics}))
 
 
 def _may_need_vault(cell: CellRun, verdict: Accepted) -> bool:

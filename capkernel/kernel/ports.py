@@ -35,6 +35,9 @@ class BrokerPort(Protocol):
     def open_cell(self, cell: int, plan: Plan) -> None:
         """From now on the effects of `plan` may be asked for."""
 
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
+        """The checker refused a cell, for these diagnostic codes: write it down."""
+
     def close_cell(self) -> None:
         """The cell has ended, whatever happened: revoke what it was granted."""
 
