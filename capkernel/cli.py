@@ -93,7 +93,12 @@ def _install(arguments: argparse.Namespace) -> int:
 
     from capkernel.bridge.launch import KERNEL_NAME, kernel_argv
     from capkernel.checker.cache import build_cache
+    from capkernel.checker.pinned import problem
 
+    wrong = problem()
+    if wrong:
+        _err.print(escape(wrong))
+        return FAILED
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / KERNEL_NAME
         shutil.copytree(_kernelspec_files(), source)
@@ -107,8 +112,8 @@ def _install(arguments: argparse.Namespace) -> int:
                 user=not arguments.sys_prefix,
                 prefix=sys.prefix if arguments.sys_prefix else None,
             )
-        except OSError as problem:
-            _err.print(f"the kernelspec cannot be installed: {problem}")
+        except OSError as failure:
+            _err.print(f"the kernelspec cannot be installed: {failure}")
             return FAILED
     _out.print(f"kernelspec: {place}")
     build_cache(lambda line: _out.print(escape(line)))
@@ -218,15 +223,18 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from capkernel.checker.pinned import installed, problem
     from capkernel.sandbox import Level, survey
 
     found = survey()
+    wrong = problem()
     if arguments.json:
         print(found.to_json())
     else:
         for line in found.lines():
             _out.print(escape(line))
-    return OK if found.level >= Level.STANDARD else FAILED
+        _out.print(escape(wrong or f"checker: mypy {installed()}"))
+    return OK if found.level >= Level.STANDARD and not wrong else FAILED
 
 
 def _explain(arguments: argparse.Namespace) -> int:
