@@ -401,6 +401,34 @@ def test_an_internal_error_says_no_value(processes: Processes, cache_directory: 
     assert "sk-secret" not in said
 
 
+def test_a_crash_in_the_middle_of_a_session(processes: Processes, cache_directory: Path) -> None:
+    """An internal error for one text: refused, never accepted; the next process knows the session."""
+    program = (
+        "from capkernel.checker import main\n"
+        "rules = main.check_subset\n"
+        "def sometimes(module, cell, text):\n"
+        "    if 'crash' in text:\n        raise AssertionError\n"
+        "    return rules(module, cell, text)\n"
+        "main.check_subset = sometimes\n"
+        "main.main()\n"
+    )
+    processes.command = [sys.executable, "-P", "-s", "-E", "-c", program]
+
+    async def body() -> None:
+        async with checker(processes, cache_directory) as client:
+            await accept(client, 1, "class C:\n    n: int = 1\nx = C()")
+            await accept(client, 2, "y = x.n")
+            for number in range(3, 5):
+                assert await codes(client, number, "crash = 1") == ["checker-unavailable"]
+                assert await codes(client, number, "crash") == ["checker-unavailable"]
+                assert await codes(client, number, "eval('1')") == ["unsafe-feature"]
+                assert (await accept(client, number, "x.n + y")).last_type == "int"
+        assert len(processes.started) == 5
+        assert all(process.wait(10) == 70 for process in processes.started[:4])
+
+    run(body)
+
+
 def test_no_rules_no_start(processes: Processes, cache_directory: Path) -> None:
     """A missing capture checker is an error at the start, never skipped."""
     program = (
