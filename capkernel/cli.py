@@ -95,7 +95,12 @@ def _install(arguments: argparse.Namespace) -> int:
 
     from capkernel.bridge.launch import KERNEL_NAME, kernel_argv
     from capkernel.checker.cache import build_cache
+    from capkernel.checker.pinned import problem
 
+    wrong = problem()
+    if wrong:
+        _err.print(escape(wrong))
+        return FAILED
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / KERNEL_NAME
         shutil.copytree(_kernelspec_files(), source)
@@ -109,8 +114,8 @@ def _install(arguments: argparse.Namespace) -> int:
                 user=not arguments.sys_prefix,
                 prefix=sys.prefix if arguments.sys_prefix else None,
             )
-        except OSError as problem:
-            _err.print(f"the kernelspec cannot be installed: {problem}")
+        except OSError as failure:
+            _err.print(f"the kernelspec cannot be installed: {failure}")
             return FAILED
     _out.print(f"kernelspec: {place}")
     build_cache(lambda line: _out.print(escape(line)))
@@ -220,16 +225,19 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from capkernel.checker.pinned import installed, problem
     from capkernel.commands import secure_output
     from capkernel.sandbox import Level, survey
 
     found, secure = survey(), secure_output.line_ambient(Path.cwd())
+    wrong = problem()
+    mypy = wrong or f"checker: mypy {installed()}"
     if arguments.json:
-        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure}))
+        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure, "checker": mypy}))
     else:
-        for line in [*found.lines(), secure]:
+        for line in [*found.lines(), secure, mypy]:
             _out.print(escape(line))
-    return OK if found.level >= Level.STANDARD else FAILED
+    return OK if found.level >= Level.STANDARD and not wrong else FAILED
 
 
 def _explain(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec.structs import replace as replace_struct
+
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.broker import Broker
 from capkernel.broker.secure_file import SecureFile, SecureFileUnusable, open_ambient, reachable
@@ -22,7 +24,7 @@ from capkernel.kernel.recorder import Recorder
 from capkernel.kernel.settings import Settings
 from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
-from capkernel.kernel.worker_spawn import WorkerSpawner
+from capkernel.kernel.worker_spawn import WorkerSpawner, memory_limit
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.resolve import resolve_ambient
@@ -91,7 +93,7 @@ class Assembly:
         keeper, runner = spawners(keeper_profile(), runner_profile(), cwd=str(vault_directory))
         secure = self._secure_file()  # made before the exclusions, which know files by their inode
         vault = VaultClient(
-            spawn_keeper=keeper, spawn_runner=runner, limits=Limits(job_seconds=self.policy.limits.map_seconds),
+            spawn_keeper=keeper, spawn_runner=runner, limits=vault_limits(self.policy.limits.map_seconds),
             on_lost=lambda why: self._lost(why), secure_output=None if secure is None else secure.fd,
         )  # fmt: skip
         audit = AuditLog.open_ambient(self.session)
@@ -132,3 +134,10 @@ class Assembly:
 
     def _minimum(self) -> Level:
         return Level.parse(self.policy.sandbox.minimum)
+
+
+def vault_limits(map_seconds: float) -> Limits:
+    """At most a quarter of the machine's memory: a value beyond it is poison, and the others live on."""
+    usual = Limits(job_seconds=map_seconds)
+    memory = memory_limit()
+    return usual if memory is None else replace_struct(usual, total_bytes=min(usual.total_bytes, memory // 3))

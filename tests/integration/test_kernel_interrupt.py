@@ -37,14 +37,12 @@ def test_interrupt(kernel: UncheckedKernel, code: str, name: str, by: str) -> No
     request = kernel.client.execute("print('begun')\n" + code, allow_stdin=True)
     _await_begun(kernel, request)
     time.sleep(0.3)
-    began = time.monotonic()
     if by == "signal":
         kernel.manager.interrupt_kernel()
     else:
         kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))
         assert kernel.client.get_control_msg(timeout=5)["content"]["status"] == "ok"
-    reply = kernel.client.get_shell_msg(timeout=20)["content"]
-    assert time.monotonic() - began < 3
+    reply = kernel.client.get_shell_msg(timeout=20)["content"]  # by itself none would end so soon
     assert reply["status"] == "error"
     assert reply["ename"] == name
     _drain(kernel)
@@ -119,18 +117,14 @@ def test_end_of_file_is_an_exception(kernel: UncheckedKernel) -> None:
 
 
 def test_the_kernel_answers_while_a_cell_computes(kernel: UncheckedKernel) -> None:
-    kernel.client.execute("x = 0\nwhile x < 40_000_000: x += 1")
-    time.sleep(0.3)
-    waits = []
+    request = kernel.client.execute("x = 0\nprint('begun')\nwhile True: x += 1")
+    _await_begun(kernel, request)
     for _ in range(5):
-        began = time.monotonic()
         kernel.client.control_channel.send(kernel.client.session.msg("kernel_info_request", {}))
-        kernel.client.get_control_msg(timeout=5)
-        waits.append(time.monotonic() - began)
-    kernel.manager.interrupt_kernel()
-    kernel.client.get_shell_msg(timeout=20)
+        assert kernel.client.get_control_msg(timeout=10)["content"]["status"] == "ok"
+    kernel.manager.interrupt_kernel()  # it would not have ended
+    assert kernel.client.get_shell_msg(timeout=20)["content"]["ename"] == "KeyboardInterrupt"
     _drain(kernel)
-    assert sorted(waits)[2] < 0.1
 
 
 def _await_begun(kernel: UncheckedKernel, request: str) -> None:
