@@ -115,6 +115,9 @@ class CaptureSession:
         # What the cell did to objects of earlier cells shows in their names, too.
         for name, value in facts.values.items():
             if name in self._entries and name not in deleted:
+                if name not in bound:
+                    # The cell may have ended before it came to bind the name; then it is what it was.
+                    value |= self._frame.names.get(name, value)
                 self._frame.names[name] = value
                 self._frame.lines[name] = facts.lines.get(name, 0)
         if facts.heap is not None:

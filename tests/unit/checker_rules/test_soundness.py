@@ -325,7 +325,7 @@ def _session(seed: int) -> list[str]:
     cells = [PRELUDE]
     for _ in range(3):
         cells.append(generator.cell())
-        cells += generator.random.sample(_PROBES, 4)
+        cells += generator.random.sample(_PROBES, 8)
     return cells
 
 
