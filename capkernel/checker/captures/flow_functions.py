@@ -215,9 +215,8 @@ class Functions(Expressions):
                 if is_session_module(base.module_name):
                     return None
                 continue
-            if "__getattr__" in base.names or not isinstance(
-                definition.context.parents.get(definition.node), ast.Module
-            ):
+            at_top = isinstance(definition.context.parents.get(definition.node), ast.Module)
+            if "__getattr__" in base.names or not at_top:
                 return None
             known = NOTHING
             for token in self.class_values(base.name):

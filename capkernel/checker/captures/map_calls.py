@@ -128,9 +128,8 @@ class MapCalls:
         return False
 
     def _mentions_classified(self, value: ast.expr) -> bool:
-        return any(
-            holds_classified(self._context.type_of(part)) for part in ast.walk(value) if isinstance(part, _NAMED)
-        )
+        named = (part for part in ast.walk(value) if isinstance(part, _NAMED))
+        return any(holds_classified(self._context.type_of(part)) for part in named)
 
     def _is_classified_name(self, name: str) -> bool:
         entry = self._entries.get(name)
