@@ -70,6 +70,17 @@ class ClassifiedIndex:
                 self._walk()
             return identity in self._inodes or not self._complete
 
+    def is_target(self, path: str) -> bool:
+        """Whether a classified link leads to this canonical path or above it. For listings; nothing is opened."""
+        with self._lock:
+            if self._walked_at is None:
+                self._walk()
+            while path not in ("/", ""):
+                if path in self._targets:
+                    return True
+                path = os.path.dirname(path)
+            return False
+
     def _walk(self) -> None:
         self._began_ns = time.time_ns()
         self._targets, self._inodes, self._complete, self._seen = set(), set(), True, 0
