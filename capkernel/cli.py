@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from capkernel import __version__
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
+from capkernel.version import __version__
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
     from nbformat.notebooknode import NotebookNode
@@ -218,13 +218,14 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from capkernel.commands import secure_output
     from capkernel.sandbox import Level, survey
 
-    found = survey()
+    found, secure = survey(), secure_output.line_ambient(Path.cwd())
     if arguments.json:
-        print(found.to_json())
+        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure}))
     else:
-        for line in found.lines():
+        for line in [*found.lines(), secure]:
             _out.print(escape(line))
     return OK if found.level >= Level.STANDARD else FAILED
 

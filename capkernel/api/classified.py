@@ -12,7 +12,7 @@ from typing import Any, Generic, Never, TypeVar, final
 
 from capkernel.api import membrane
 from capkernel.wire.values import encode
-from capkernel.wire.worker import Classify, MapClassified, ZipClassified
+from capkernel.wire.worker import Classify, MapClassified, MaskShown, ZipClassified
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -50,6 +50,8 @@ class Classified(Generic[T_co]):
         return made
 
     def __repr__(self) -> str:
+        # Whoever shows a mask (print, display, a log, a traceback) asks for its text, so here.
+        membrane.current().post(MaskShown(self._handle))
         return f"Classified[{self._type}](***)"
 
     def __format__(self, _spec: str, /) -> str:

@@ -14,6 +14,7 @@ from capkernel.wire.worker import (
     FunctionRef,
     Invoke,
     MapClassified,
+    MaskShown,
     OpenScope,
     ZipClassified,
 )
@@ -23,7 +24,7 @@ class Membrane(Protocol):
     def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
         """Ask the broker and wait. Raises the exception of `api.errors` that the answer names."""
 
-    def post(self, operation: Classify | MapClassified | ZipClassified, blob: bytes = b"") -> None:
+    def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes = b"") -> None:
         """Tell the vault; there is no answer, so nothing about the secret can be seen in one."""
 
     def describe(self, function: Callable[..., Any]) -> tuple[FunctionRef, bytes]:

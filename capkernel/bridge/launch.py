@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager, KernelManager
 
 KERNEL_NAME = "capkernel"
 
@@ -24,6 +24,13 @@ def kernel_argv(*, policy: Path | None = None, profile: str | None = None) -> li
 def kernel_manager(*, policy: Path | None = None, profile: str | None = None) -> KernelManager:
     """A manager, not started, for a kernel with that policy. Its Jupyter key and ports are jupyter_client's own."""
     manager = KernelManager(kernel_name=KERNEL_NAME)
+    manager.kernel_spec_manager = _OneSpec(kernel_argv(policy=policy, profile=profile))
+    return manager
+
+
+def async_kernel_manager(*, policy: Path | None = None, profile: str | None = None) -> AsyncKernelManager:
+    """As `kernel_manager`, for a program with an event loop."""
+    manager = AsyncKernelManager(kernel_name=KERNEL_NAME)
     manager.kernel_spec_manager = _OneSpec(kernel_argv(policy=policy, profile=profile))
     return manager
 

@@ -19,7 +19,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from nbformat.notebooknode import NotebookNode
 
 from capkernel.bridge.launch import KERNEL_NAME, kernel_manager
-from capkernel.diagnostics.render_json import MIME_TYPE
+from capkernel.bridge.outputs import CellOutputs, outcome_of
 
 START_SECONDS = 120.0  # the first start on a machine builds the checker's cache
 POLL_SECONDS = 1.0
@@ -114,7 +114,7 @@ def _run_cells(client: BlockingKernelClient, notebook: NotebookNode, watcher: Wa
 
 def _run_cell(client: BlockingKernelClient, cell: NotebookNode, index: int, count: int, watcher: Watcher) -> CellResult:
     begin = time.monotonic()
-    collected = _Outputs(watcher.output)
+    collected = CellOutputs(watcher.output)
     request = client.execute(cell.source, allow_stdin=False, stop_on_error=False)
     lost = False
     while True:
@@ -133,7 +133,7 @@ def _run_cell(client: BlockingKernelClient, cell: NotebookNode, index: int, coun
     reply = {"status": "error", "ename": "KernelDied", "evalue": "the kernel died"} if lost else _reply(client, request)
     cell.outputs = collected.outputs
     cell.execution_count = reply.get("execution_count")
-    outcome, why = _outcome(reply, cell.outputs)
+    outcome, why = outcome_of(reply, cell.outputs)
     tags = cell.metadata.get("tags", [])
     expected = not lost and _expected(outcome, tags)
     if "refused" in tags and outcome != "refused":
@@ -149,54 +149,7 @@ def _reply(client: BlockingKernelClient, request: str) -> dict[str, Any]:
             return content
 
 
-def _outcome(reply: dict[str, Any], outputs: list[NotebookNode]) -> tuple[str, str]:
-    if reply["status"] == "ok":
-        return "ok", ""
-    # Only the kernel can put out this mime type, so a cell cannot pass an exception off as a refusal.
-    refused = any(MIME_TYPE in output.get("data", {}) for output in outputs)
-    why = f"{reply.get('ename', 'error')}: {reply.get('evalue', '')}"
-    return ("refused" if refused else "error"), why
-
-
 def _expected(outcome: str, tags: list[str]) -> bool:
     if "refused" in tags:
         return outcome == "refused"
     return outcome == "ok" or "raises-exception" in tags
-
-
-class _Outputs:
-    """Jupyter's output messages as notebook outputs: streams joined, display ids updated, clear_output obeyed."""
-
-    def __init__(self, watch: Callable[[NotebookNode], None]) -> None:
-        self.outputs: list[NotebookNode] = []
-        self._watch = watch
-        self._by_display_id: dict[str, list[NotebookNode]] = {}
-        self._clear_next = False
-
-    def add(self, message: dict[str, Any]) -> None:
-        kind, content = message["msg_type"], message["content"]
-        if kind == "clear_output":
-            if content.get("wait"):
-                self._clear_next = True
-            else:
-                self.outputs.clear()
-            return
-        display_id = content.get("transient", {}).get("display_id")
-        if kind == "update_display_data":
-            for shown in self._by_display_id.get(display_id, ()):
-                shown["data"], shown["metadata"] = content["data"], content["metadata"]
-            return
-        if kind not in {"stream", "display_data", "execute_result", "error"}:
-            return
-        if self._clear_next:
-            self.outputs.clear()
-            self._clear_next = False
-        output: NotebookNode = nbformat.v4.output_from_msg(message)  # type: ignore[no-untyped-call]
-        self._watch(output)
-        last = self.outputs[-1] if self.outputs else None
-        if kind == "stream" and last is not None and last.output_type == "stream" and last.name == output.name:
-            last["text"] += output.text
-            return
-        self.outputs.append(output)
-        if display_id is not None:
-            self._by_display_id.setdefault(display_id, []).append(output)

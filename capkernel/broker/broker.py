@@ -33,6 +33,7 @@ from capkernel.broker.ledger import Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
+from capkernel.broker.secure_output import SecureOutput
 from capkernel.broker.threads import in_background, run_whole
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
@@ -49,6 +50,7 @@ from capkernel.wire.worker import (
     Failure,
     Invoke,
     MapClassified,
+    MaskShown,
     OpenScope,
     ZipClassified,
 )
@@ -100,6 +102,7 @@ class Broker:
         self._functions = FunctionRegistry()
         self._secrets = ClassifiedHandles()
         self.ledger = Ledger()
+        self.secure_output: SecureOutput | None = None  # set before the first cell
         self._cell: _Cell | None = None
         self._running = 0  # effects that are being done, of whatever cell
         self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
@@ -125,6 +128,8 @@ class Broker:
         self.close_cell()
         self._functions.accept(plan)
         self._sink.begin_cell()
+        if self.secure_output is not None:
+            self.secure_output.begin_cell()
         self._index.begin_cell()
         self._table.begin(cell)
         self._cell = _Cell(cell, plan)
@@ -151,7 +156,10 @@ class Broker:
         """End the session: revoke, give classified writes under way SETTLE_SECONDS to finish, close the audit. What
         hangs is left behind."""
         self.close_cell()
-        await self._sink.settle(SETTLE_SECONDS, GIVE_UP_SECONDS)
+        waiting = [self._sink.settle(SETTLE_SECONDS, GIVE_UP_SECONDS)]
+        if self.secure_output is not None:
+            waiting.append(self.secure_output.settle(SETTLE_SECONDS))
+        await asyncio.gather(*waiting)
         closing = asyncio.ensure_future(run_whole(self._audit.close))
         await asyncio.wait({closing}, timeout=GIVE_UP_SECONDS)
 
@@ -393,9 +401,13 @@ class Broker:
 
     # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def post(self, message: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
+    def post(self, message: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
         """An operation on Classified values. No answer: what is refused leaves a handle that is poison."""
         cell = self._cell
+        if isinstance(message, MaskShown):
+            if self.secure_output is not None and cell is not None and self._secrets.knows(message.handle):
+                self.secure_output.shown(message.handle, cell.number)
+            return
         if not self._secrets.accept(message.new):
             self._refuse_post(message, cell, "the handle is malformed, was used before, or is one too many")
             return  # not poison: the handle may be that of a sound value

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Literal, Protocol
 
 from capkernel.wire.vault import FunctionBundle
 
@@ -13,6 +13,16 @@ class Outcome(Protocol):
 
     @property
     def kind(self) -> str: ...
+
+
+class MirrorPort(Protocol):
+    """What the secure output needs of the vault."""
+
+    def origins(self, handle: str) -> frozenset[str] | None:
+        """Where everything the value was made from came from, from the posts alone."""
+
+    def mirror(self, handle: str, header: str) -> Coroutine[Any, Any, int | None]:
+        """Append the value to the secure output below the header: 0, an errno, or None when nobody can tell."""
 
 
 class VaultPort(Protocol):

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
-from capkernel import __version__
+from capkernel.version import __version__
 
 _STAMP = "built"
 _RECIPE = 2  # a new number makes every cache stale: after a change of options or of what `builds` preloads

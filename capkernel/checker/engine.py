@@ -23,6 +23,7 @@ from __future__ import annotations
 import ast
 import builtins
 import gc
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from mypy.build import State
 from mypy.errors import CompileError, ErrorInfo
 from mypy.freetree import free_tree
 from mypy.messages import format_type_bare
-from mypy.nodes import ExpressionStmt, MypyFile, SymbolTableNode, Var
+from mypy.nodes import ExpressionStmt, MypyFile, SymbolTableNode, TypeInfo, Var
 from mypy.semanal_main import semantic_analysis_for_scc
 from mypy.typeops import make_simplified_union
 from mypy.types import Type
@@ -41,8 +42,10 @@ from capkernel.checker.builds import API, NOTEBOOK, WarmBuild, present_libraries
 from capkernel.checker.conversion import Became, convert, erase_annotations, has_finally, hide_modules, open_none
 from capkernel.checker.messages import widen
 from capkernel.checker.outcome import bindings_of, code_of, set_by_functions
+from capkernel.checker.pending import Pending, TooEarly
 from capkernel.checker.profiles import STANDARD, Profile
-from capkernel.checker.scan import NEW, OLD, Names, Read, has_lazy_annotations, scan
+from capkernel.checker.returns import infer_returns
+from capkernel.checker.scan import GONE, NEW, OLD, Names, Read, has_lazy_annotations, scan
 from capkernel.checker.seeding import append_probes, seed
 from capkernel.checker.symbols import (
     Binding,
@@ -61,6 +64,7 @@ _MODULE_NAMES = frozenset(
 )
 _BUILTINS = frozenset(dir(builtins))
 _CELL = "cell_"
+_RESULT = re.compile(r"_i?[1-9]\d{0,8}")
 
 
 @dataclass
@@ -71,6 +75,7 @@ class Checked:
     errors: list[ErrorInfo]
     scanned: Names
     unbound: list[Read]
+    early: list[TooEarly]
     names: dict[str, Binding]
     last_type: Type | None
     globals_set: dict[str, Type]  # names its functions bind through `global`
@@ -100,9 +105,13 @@ class Engine:
         self._imports: frozenset[str] = frozenset()
         self._lazy_annotations = False
         self._waited_for: set[str] = set()  # read by functions, bound by no cell yet
+        self._pending = Pending()
         self._own_modules: set[str] = set()
         self._times_used: dict[int, int] = {}  # cell number: how many modules it was given
         self._ambient = _public_names(self._manager.modules[NOTEBOOK]) | _public_names(self._manager.modules[API])
+        function = self._manager.modules["builtins"].names["function"].node
+        assert isinstance(function, TypeInfo)
+        self._function_class = function
         self._warm.freeze()
 
     def preload(self) -> bool:
@@ -145,11 +154,13 @@ class Engine:
         state: State | None = None
         checked: Checked | None = None
         try:
-            names = scan(module, lazy_annotations=self._lazy_annotations)
+            early = self._pending.early_calls(cell, text, module, self._is_known)
+            names = scan(module, lazy_annotations=self._lazy_annotations, called=early)
             self._manager.errors.reset()
             state = State.new_state(id=module_id, path=path, source=text, manager=self._manager, root_source=True)
             self._graph[module_id] = state
             checked = self._check(cell, text, module, state, names, erased)
+            checked.early = self._certainly_early(early.found, checked)
             return checked
         except CompileError:
             raise CellBlocked(_without_duplicates(self._manager.errors.error_info_map.get(path, []))) from None
@@ -202,11 +213,13 @@ class Engine:
             _became=became,
             _types=types,
         )
+        infer_returns(typed, self._function_class)
         return Checked(
             typed=typed,
             errors=errors,
             scanned=names,
             unbound=unbound,
+            early=[],
             names=bindings_of(typed, tree, names, stars or {}, probes, errors),
             last_type=None if last is None else types.get(last.expr),
             globals_set=set_by_functions(tree, names, errors),
@@ -258,17 +271,27 @@ class Engine:
         """Reads that certainly raise NameError."""
         if stars is None:
             return []
-        return [
+        return names.gone + [
             read
             for read in names.reads
-            if read.certain
+            if (read.certain or (read.states == GONE and not read.shielded))
             and not read.states & NEW
             and not (read.states & OLD and self._is_known(read.name))
             and read.name not in names.set_in_functions
             and read.name not in stars
         ]
 
+    def _certainly_early(self, found: list[TooEarly], checked: Checked) -> list[TooEarly]:
+        """Those of `found` that no star import and no `global` of the cell could put right."""
+        names = checked.scanned
+        stars = self._star_names(names) if found and names.stars else {}
+        if stars is None:
+            return []
+        return [one for one in found if one.missing not in names.set_in_functions and one.missing not in stars]
+
     def _is_known(self, name: str) -> bool:
+        if _RESULT.fullmatch(name):
+            return True
         return any(name in names for names in (self.table, self._ambient, _BUILTINS, _MODULE_NAMES, self.globals_set))
 
     # ── the names of earlier cells ───────────────────────────────────────────────────────────────────────────────────
@@ -279,6 +302,10 @@ class Engine:
             return binding
         if name in self.globals_set:
             return value("", name, 0, self.globals_set[name], self.globals_set[name])
+        if _RESULT.fullmatch(name):
+            # `_7` and `_i7` are the result and the text of the cell with that number, if it ran.
+            kind = self._ambient["_i" if name.startswith("_i") else "_"].node
+            return None if kind is None else Binding(kind, 0, type_or_none(kind))
         symbol = self._ambient.get(name)
         if symbol is not None and symbol.node is not None:
             return Binding(symbol.node, 0, type_or_none(symbol.node))
@@ -318,7 +345,7 @@ class Engine:
         for name, typ in checked.globals_set.items():
             known = self.globals_set.get(name)
             self.globals_set[name] = typ if known is None else make_simplified_union([known, typ])
-        bound = list(bound)
+        bound, deleted = list(bound), list(deleted)
         for name in bound:
             binding = self._committed(name, checked)
             if binding is not None and raised and binding.wide is not None:
@@ -330,7 +357,9 @@ class Engine:
         if "_" not in checked.names and checked.last_type is not None and not raised:
             self._shift_results(module_id, cell, checked.last_type)
         self._waited_for |= {name for name in checked.scanned.deferred if not self._is_known(name)}
+        self._waited_for |= set(deleted)
         self._waited_for -= set(bound)
+        self._pending.commit(cell, checked.typed.text, checked.typed.module, bound, deleted)
         self._imports |= checked.imports
         self._lazy_annotations |= has_lazy_annotations(checked.typed.module)
         tree = self._manager.modules.get(module_id)
@@ -359,6 +388,15 @@ class Engine:
             if newer in self.table:
                 self.table[older] = self.table[newer]
         self.table["_"] = value(module_id, "_", cell, typ, typ)
+
+    def reset(self) -> None:
+        """Forget the session: the next cell is the first of another notebook. What is loaded stays."""
+        self.table.clear()
+        self.globals_set.clear()
+        self._imports = frozenset()
+        self._lazy_annotations = False
+        self._waited_for.clear()
+        self._pending.clear()
 
     def forget(self, checked: Checked) -> None:
         """The cell did not run, or was refused."""

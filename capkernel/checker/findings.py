@@ -20,10 +20,11 @@ from capkernel.checker.comments import Comments
 from capkernel.checker.engine import Checked
 from capkernel.checker.messages import plain
 from capkernel.checker.mypy_plugin import CAPABILITY_FORGE
+from capkernel.checker.pending import TooEarly
 from capkernel.checker.profiles import Profile
 from capkernel.checker.scan import GONE, Read
 from capkernel.checker.typed_cell import TypedCell
-from capkernel.diagnostics.model import Diagnostic, Severity, Span
+from capkernel.diagnostics.model import Diagnostic, Note, Severity, Span
 
 OURS = frozenset((CAPABILITY_FORGE.code,))
 
@@ -47,6 +48,7 @@ def findings(checked: Checked, comments: Comments, profile: Profile) -> list[Dia
     cell = checked.typed
     found = [_unbound(cell, read, checked) for read in _first_of_each(checked.unbound)]
     unbound_places = {_start(read.node) for read in checked.unbound}
+    found += [_too_early(cell, early) for early in checked.early]
     places = _Places(cell)
     told_by_us = {raw.error.line for raw in _errors(checked) if raw.code in OURS}
     for raw in _errors(checked):
@@ -176,6 +178,22 @@ def _unbound(cell: TypedCell, read: Read, checked: Checked) -> Diagnostic:
     return Diagnostic("unbound-name", message, cell.number, cell.span(read.node), help=help_text)
 
 
+def _too_early(cell: TypedCell, early: TooEarly) -> Diagnostic:
+    """A call of a function that reads what is not bound yet."""
+    called, reader = early.way[0], early.way[-1]
+    steps = [f"`{step.name}`{'' if step.cell == cell.number else f' of cell {step.cell}'}" for step in early.way]
+    way = f"it calls {', which calls '.join(steps[1:])}, which reads" if steps[1:] else "it reads"
+    there = TypedCell(reader.cell, reader.text, ast.Module([], []))
+    return Diagnostic(
+        "unbound-name",
+        f"`{called.name}` cannot be called yet: {way} `{early.missing}`, which is not bound",
+        cell.number,
+        cell.span(early.call),
+        notes=(Note(f"`{reader.name}` reads it here", reader.cell, there.span(early.read)),),
+        help=f"bind `{early.missing}` first, in this cell above this line or in one that runs before",
+    )
+
+
 def _first_of_each(reads: Iterable[Read]) -> list[Read]:
     first: dict[str, Read] = {}
     for read in reads:
@@ -209,7 +227,9 @@ def _causes_first(found: list[Diagnostic]) -> list[Diagnostic]:
         if diagnostic.severity == "warning" and diagnostic.span.line not in lines
         and not (errors and diagnostic.code in _FOLLOW_UPS)
     ]  # fmt: skip
-    return sorted(errors, key=_order) + sorted(kept, key=_order)
+    # One line of the cell gets one line of each kind: ten ways of saying that two bases do not fit are one finding.
+    first = {(diagnostic.span.line, diagnostic.code): diagnostic for diagnostic in reversed(sorted(kept, key=_order))}
+    return sorted(errors, key=_order) + sorted(first.values(), key=_order)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[int, int, int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-_CELL_NAME = re.compile(r"\bcell_(\d+)(?:_\d+)?\.([^\W\d]\w*)")
+_CELL_NAME = re.compile(r"\bcell_(\d+)(?:_\d+)?\.([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
+_HIDDEN = re.compile(r"(?<!\w)·")  # inside a name it is a letter like any other
 
 
 def widen(text: str) -> str:
@@ -68,6 +69,6 @@ def _type_of_word(word: str) -> str:
 
 def plain(message: str) -> str:
     """One line of mypy's as one of ours."""
-    text = widen(message.replace("·", "")).replace("\n", " ").strip().removesuffix(".")
+    text = widen(_HIDDEN.sub("", message)).replace("\n", " ").strip().removesuffix(".")
     text = _CELL_NAME.sub(r"\2 (cell \1)", text)
     return text.replace('"', "`")

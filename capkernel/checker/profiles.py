@@ -21,6 +21,7 @@ class Profile:
     silent: frozenset[str]
     honours_ignores: bool  # whether `# type: ignore` works for mypy's codes
     flags: frozenset[str] = field(default_factory=frozenset)
+    enabled: frozenset[str] = field(default_factory=frozenset)  # codes of mypy that are off by default
 
     def refuses(self, code: str) -> bool:
         """Whether an error of mypy with this code stops the cell."""
@@ -29,6 +30,7 @@ class Profile:
     def cell_options(self, library: Options) -> Options:
         """mypy's options for cells."""
         options = library.apply_changes(dict.fromkeys(self.flags, True))
+        options.enabled_error_codes = {errorcodes.error_codes[code] for code in self.enabled}
         options.disabled_error_codes = {errorcodes.TOP_LEVEL_AWAIT, errorcodes.ANNOTATION_UNCHECKED}
         return options
 
@@ -44,6 +46,7 @@ STRICT = Profile(
     flags=frozenset(
         (
             "disallow_untyped_calls",
+            "disallow_untyped_decorators",
             "disallow_untyped_defs",
             "disallow_incomplete_defs",
             "disallow_any_generics",
@@ -52,6 +55,7 @@ STRICT = Profile(
             "extra_checks",
         )
     ),
+    enabled=frozenset(("exhaustive-match", "possibly-undefined")),
 )
 STANDARD = Profile(
     "standard",

@@ -4,18 +4,22 @@ A top-level name has three possible states while a cell runs: as the session lef
 deleted by this cell (GONE). Branches and loops join states, so a state here is the set of what is possible. A read in a
 function body happens at some later time and only says that the name is used.
 
-Every statement is looked at once; what a loop body may bind is joined in before the body is entered.
+Every statement is looked at once; what a loop body may bind is joined in before the body is entered. A function with a
+`del` of its own is looked at in the same way, for what it reads after that.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from capkernel.checker.scope_bindings import ScopeBindings, arguments_of
 
 OLD, NEW, GONE = 1, 2, 4
+
+Called = Callable[[ast.Call, bool, Mapping[str, int]], None]
+"""Told of a call by name that is certain to happen: the call, whether its value is awaited, the states just then."""
 
 # What may stop a NameError from reaching the person.
 _CATCHES_NAME_ERROR = frozenset(("NameError", "Exception", "BaseException"))
@@ -29,6 +33,7 @@ class Read:
     node: ast.AST
     states: int
     certain: bool
+    shielded: bool = False  # a handler around would catch the NameError
 
 
 @dataclass
@@ -46,14 +51,15 @@ class Names:
     functions: dict[str, set[str]] = field(default_factory=dict)  # top-level def or class: names its bodies read
     bound_in_comprehensions: set[str] = field(default_factory=set)  # by `:=`; mypy does not see that it changes a type
     carried: set[str] = field(default_factory=set)  # old and new value can meet: the cell starts from the old one
+    gone: list[Read] = field(default_factory=list)  # names of functions, read where the function has deleted them
 
 
-def scan(module: ast.Module, *, lazy_annotations: bool = False) -> Names:
+def scan(module: ast.Module, *, lazy_annotations: bool = False, called: Called | None = None) -> Names:
     """The names of `module`. Raises RecursionError for a tree too deep to walk.
 
     `lazy_annotations`: an earlier cell had `from __future__ import annotations`, which IPython keeps on.
     """
-    scanner = _Scanner(lazy_annotations or has_lazy_annotations(module))
+    scanner = _Scanner(lazy_annotations or has_lazy_annotations(module), called)
     scanner.block(module.body)
     names = scanner.names
     names.end = scanner.state
@@ -74,9 +80,11 @@ def has_lazy_annotations(module: ast.Module) -> bool:
 
 
 class _Scanner(ast.NodeVisitor):
-    def __init__(self, lazy_annotations: bool) -> None:
+    def __init__(self, lazy_annotations: bool, called: Called | None = None) -> None:
         self.names = Names()
         self.lazy_annotations = lazy_annotations
+        self.called = called
+        self.awaited: ast.expr | None = None
         self.state: dict[str, int] = {}
         self.scopes: list[_Scope] = []  # enclosing functions, classes and comprehensions
         self.deferred = 0  # inside a function body: happens later
@@ -109,7 +117,7 @@ class _Scanner(ast.NodeVisitor):
         states = self.state.get(name, OLD)
         if states & OLD and states & NEW:
             self.names.carried.add(name)
-        self.names.reads.append(Read(name, node, states, not self.unsure and not self.shielded))
+        self.names.reads.append(Read(name, node, states, not self.unsure and not self.shielded, bool(self.shielded)))
 
     def bind(self, name: str, node: ast.AST, kind: str = "value") -> None:
         if self.is_local(name):
@@ -168,6 +176,18 @@ class _Scanner(ast.NodeVisitor):
         self.visit(node.target)
         if self.scopes and not self.is_local(node.target.id) and not self.deferred:
             self.names.bound_in_comprehensions.add(node.target.id)
+
+    def visit_Await(self, node: ast.Await) -> None:
+        self.awaited = node.value
+        self.visit(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        awaited = self.awaited is node
+        self.generic_visit(node)
+        if self.called is None or not isinstance(node.func, ast.Name):
+            return
+        if not (self.deferred or self.unsure or self.shielded or self.is_local(node.func.id)):
+            self.called(node, awaited, self.state)
 
     def visit_Global(self, node: ast.Global) -> None:
         self.names.used.update(node.names)
@@ -352,6 +372,8 @@ class _Scanner(ast.NodeVisitor):
         self.block(body)
         self.deferred -= 1
         self.scopes.pop()
+        if found.deleted & own:
+            self.names.gone += _read_after_del(arguments, body, own)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         outermost = self.enter_definition(node.name)
@@ -401,6 +423,14 @@ class _Scope:
     bound: set[str]
     globals: set[str]
     is_class: bool = False
+
+
+def _read_after_del(arguments: ast.arguments, body: Sequence[ast.AST], own: set[str]) -> list[Read]:
+    """Reads in a function of what it has itself deleted on every way there."""
+    inside = _Scanner(lazy_annotations=True)
+    inside.state = {argument.arg: NEW for argument in arguments_of(arguments)}
+    inside.block(body)
+    return [read for read in inside.names.reads if read.name in own and read.states == GONE and not read.shielded]
 
 
 def _join(states: Iterable[dict[str, int]]) -> dict[str, int]:

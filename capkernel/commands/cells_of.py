@@ -48,7 +48,7 @@ def _read(path: Path) -> str:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise Unreadable("a directory: name the files in it")
+            raise Unreadable("a folder without notebooks, and without scripts that have `# %%` cells")
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("not a regular file")
         if status.st_size > MOST_BYTES:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from capkernel.commands.cells_of import Cell, Unreadable, cells_of
+from capkernel.commands.files_of import expanded
 from capkernel.diagnostics.model import Diagnostic
 from capkernel.diagnostics.render_json import to_json
 from capkernel.diagnostics.render_text import render_concise, render_text
@@ -65,7 +66,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Register `capkernel check`."""
     words = "judge notebooks (.ipynb) and scripts (.py with `# %%` cells) without running them"
     check = commands.add_parser("check", help=words, description=words)
-    check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    check.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH",
+        help="a notebook, a script, a folder (all notebooks in it and below, and scripts with `# %%%%` cells), or a pattern",
+    )  # fmt: skip
     check.add_argument("--format", choices=FORMATS, default="text")
     check.add_argument("--profile", choices=("strict", "standard", "relaxed"), default="standard")
     check.set_defaults(run=run)
@@ -73,7 +77,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code as in Rule 1."""
-    verdicts = asyncio.run(check_files(arguments.paths, arguments.profile))
+    verdicts = asyncio.run(check_files(expanded(arguments.paths), arguments.profile))
     text = {"text": as_text, "json": as_json, "github": as_annotations}[arguments.format](verdicts)
     for line in text.splitlines():
         print(_visible(line))

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from capkernel.commands.secure_output import problem_ambient
 from capkernel.policy import trust
 from capkernel.policy.defaults import CLASSIFIED, PROTECTED
 from capkernel.policy.discover import MAX_FOUND_BYTES, directories_above, places_in
@@ -235,6 +236,11 @@ def _warnings(parsed: Parsed) -> Iterator[_Warning]:
         what = "without isolation" if said.sandbox.minimum == "none" else "with part of the isolation"
         problem = f"sessions start {what}: native code in a cell may reach what you can reach"
         yield _Warning(parsed.line("sandbox.minimum"), "sandbox.minimum", problem)
+    if said.output.secure_file and not parsed.problems:
+        problem = problem_ambient(policy_from(parsed), parsed.file.parent)
+        where = "classified values that cells show go there in clear text, for whoever can read the file"
+        told = f"nothing will go there: {problem}" if problem else where
+        yield _Warning(parsed.line("output.secure_file"), "output.secure_file", told)
     yield from _tracked(parsed)
 
 

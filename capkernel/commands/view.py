@@ -49,7 +49,7 @@ def _view(arguments: argparse.Namespace) -> int:
 
 
 def _line(session: Session) -> str:
-    from capkernel.viewer.plain import visible
+    from capkernel.wire.shown_text import visible
 
     started = time.strftime("%H:%M", time.localtime(session.started))
     return f"{session.name[:8]}  process {session.pid}  since {started}  {visible(session.directory)}"

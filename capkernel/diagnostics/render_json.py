@@ -12,11 +12,28 @@ from capkernel.diagnostics.model import Diagnostic
 from capkernel.diagnostics.render_text import render_concise
 
 MIME_TYPE = "application/vnd.capkernel.diagnostics+json"
+_PARTS = ("line", "column", "end_line", "end_column")  # of a span
 
 
 def to_json(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
     """`{"version": 1, "diagnostics": [...]}`; every entry has code, message, span, captured, why, help, fix, text."""
     return {"version": 1, "diagnostics": [_entry(diagnostic) for diagnostic in diagnostics]}
+
+
+def from_json(bundle: dict[str, Any]) -> tuple[Diagnostic, ...]:
+    """The diagnostics in what `to_json` made. Raises msgspec.ValidationError for anything else."""
+    return tuple(_read(entry) for entry in msgspec.convert(bundle.get("diagnostics"), list[dict[str, Any]]))
+
+
+def _read(entry: dict[str, Any]) -> Diagnostic:
+    def span(values: Any) -> Any:
+        return [values.get(part) for part in _PARTS] if isinstance(values, dict) else values
+
+    notes = [{**note, "span": span(note.get("span"))} for note in entry.get("notes", ())]
+    fix = entry.get("fix")
+    if fix is not None:
+        fix = {**fix, "edits": [{**edit, "span": span(edit.get("span"))} for edit in fix.get("edits", ())]}
+    return msgspec.convert({**entry, "span": span(entry.get("span")), "notes": notes, "fix": fix}, Diagnostic)
 
 
 def _entry(diagnostic: Diagnostic) -> dict[str, Any]:
@@ -36,4 +53,4 @@ def _entry(diagnostic: Diagnostic) -> dict[str, Any]:
 def _span(values: list[int] | None) -> dict[str, int] | None:
     if values is None:
         return None
-    return dict(zip(("line", "column", "end_line", "end_column"), values, strict=True))
+    return dict(zip(_PARTS, values, strict=True))

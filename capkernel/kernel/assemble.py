@@ -12,6 +12,8 @@ from pathlib import Path
 
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.broker import Broker
+from capkernel.broker.secure_file import SecureFile, SecureFileUnusable, open_ambient, reachable
+from capkernel.broker.secure_output import SecureOutput, off
 from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
@@ -40,6 +42,7 @@ class Assembly:
     runtime: Path
     notices: tuple[str, ...] = ()
     excluded: tuple[tuple[str, str], ...] = ()  # path and what it is, beyond what this process sees by itself
+    news: list[str] = field(default_factory=list)  # lines for the person, told with the next cell
     _lost: Callable[[str], None] = field(default=lambda _why: None)
     _progress: Callable[[str], None] = field(default=lambda _line: None)
 
@@ -69,20 +72,25 @@ class Assembly:
             notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
         limits = self.policy.limits
         later = (font_cache.build,) if font_cache.missing() else ()
-        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later)
+        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news)
 
     def parts(self) -> Parts:
         """Everything, not started."""
         vault_directory = self.runtime / "vault"
         vault_directory.mkdir(mode=0o700)
         keeper, runner = spawners(keeper_profile(), runner_profile(), cwd=str(vault_directory))
+        secure = self._secure_file()  # made before the exclusions, which know files by their inode
         vault = VaultClient(
             spawn_keeper=keeper, spawn_runner=runner, limits=Limits(job_seconds=self.policy.limits.map_seconds),
-            on_lost=lambda why: self._lost(why),
+            on_lost=lambda why: self._lost(why), secure_output=None if secure is None else secure.fd,
         )  # fmt: skip
         audit = AuditLog.open_ambient(uuid.uuid4().hex)
-        exclusions = Exclusions.ambient(self.policy.source, self.excluded)
+        named = self.policy.secure_file()
+        private = [] if named is None else [(str(named), "the secure output")]
+        exclusions = Exclusions.ambient(self.policy.source, [*self.excluded, *private])
         broker = Broker(self.policy, self.base, vault, audit, exclusions)
+        if secure is not None:
+            broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
             spawn_worker=WorkerSpawner(self.runtime),
             make_checker=self._checker,
@@ -101,6 +109,16 @@ class Assembly:
             CheckerSpawner(self.runtime), profile=self.policy.profile,
             wall_seconds=self.policy.limits.checker_seconds, progress=lambda line: self._progress(line),
         )  # fmt: skip
+
+    def _secure_file(self) -> SecureFile | None:
+        path = self.policy.secure_file()
+        if path is None:
+            return None
+        try:
+            return open_ambient(path, reachable(self.policy, self.base))
+        except SecureFileUnusable as problem:
+            self.news.append(off(str(problem)))
+            return None
 
     def _minimum(self) -> Level:
         return Level.parse(self.policy.sandbox.minimum)

@@ -2,6 +2,7 @@
 
 Rule 1: the text returned is the text that is checked and the text that runs.
 Rule 2: a text that would change if it were transformed again is refused: it would mean two things.
+Rule 3: the work is bounded, as it is done in the kernel: the transformer reads the whole cell anew for each magic in it.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -15,8 +16,11 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from capkernel.diagnostics import Diagnostic, Span
 
-_MOST_CHARACTERS = 2_000_000
+_MOST_CHARACTERS = 256 * 1024  # as the checker: `checker.session.MOST_BYTES`
+_MOST_READ = 800_000  # characters, of all passes over one cell together: a second or two
+_LINE_COST = 4  # characters: what a line costs beside those in it
 _MAX_EXPRESSION = 20_000
+_MAX_ASKED = 32 * 1024  # characters; whether a text is complete is asked at a keyboard
 _HELP = re.compile(
     r"get_ipython\(\)\.run_line_magic\('pinfo(?P<more>2?)', '(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*){0,20})'\)\n*"
 )
@@ -31,22 +35,48 @@ class CellRefused(Exception):
         self.text = text
 
 
-class CellTexts:
-    """Reads cells. One per kernel: the transformer is built once."""
+class _TooMuchWork(Exception):
+    """The transformer has read more than it may."""
+
+
+class _BoundedTransformer(TransformerManager):
+    """IPython's, for one cell: it stops after `_MOST_READ` characters. A pass per magic, each over the whole cell."""
 
     def __init__(self) -> None:
-        self._transformer = TransformerManager()
+        super().__init__()
+        self._left = _MOST_READ
+
+    def do_one_token_transform(self, lines: list[str]) -> tuple[bool, list[str]]:
+        self._left -= sum(map(len, lines)) + _LINE_COST * len(lines)
+        if self._left < 0:
+            raise _TooMuchWork
+        done: tuple[bool, list[str]] = super().do_one_token_transform(lines)
+        return done
+
+
+class CellTexts:
+    """Reads cells."""
 
     def checked_text(self, raw: str, cell: int) -> str:
         """The Python text of a cell. Raises CellRefused."""
         if len(raw) > _MOST_CHARACTERS:
-            raise _refused(cell, "", "too-much-work", f"the cell is longer than {_MOST_CHARACTERS:,} characters")
+            raise _refused(
+                cell, "", "too-much-work", f"the cell is longer than {_MOST_CHARACTERS // 1024} KiB",
+                "read large data from a file",
+            )  # fmt: skip
         if "\0" in raw or not _is_utf8(raw):
             raise _refused(
                 cell, "", "syntax", "the cell holds characters that are not text (NUL, half a surrogate pair)"
             )
-        text = self._transform(raw)
-        if self._transform(text) != text:
+        try:
+            text = _transformed(raw)
+            stable = _transformed(text) == text
+        except (_TooMuchWork, RecursionError, MemoryError, RuntimeError):  # RuntimeError: after 500 magics
+            raise _refused(
+                cell, "", "too-much-work", "the cell has too many lines of IPython syntax (`%`, `!`, `?`) for its length",
+                "split the cell",
+            ) from None  # fmt: skip
+        if not stable:
             raise _refused(
                 cell, text, "unstable-text", "the cell still holds IPython syntax after it was transformed",
                 "write prompts, magics and indentation once: a prompt inside a prompt means two things",
@@ -55,21 +85,22 @@ class CellTexts:
 
     def completeness(self, raw: str) -> tuple[str, int | None]:
         """`complete`, `incomplete`, `invalid` or `unknown`, and the indentation of the next line."""
-        if len(raw) > _MOST_CHARACTERS:
-            return "invalid", None
-        try:
-            status, indent = self._transformer.check_complete(raw)
-        except (RecursionError, MemoryError, OverflowError, ValueError):  # nested too deep to be compiled
+        if len(raw) > _MAX_ASKED:
             return "unknown", None
+        try:
+            status, indent = _BoundedTransformer().check_complete(raw)
+        except (_TooMuchWork, RuntimeError, MemoryError, OverflowError, ValueError, SyntaxError):
+            return "unknown", None  # nested too deep to be compiled, or too much of it
         return status, indent
 
-    def _transform(self, text: str) -> str:
-        try:
-            transformed: str = self._transformer.transform_cell(text)
-        except SyntaxError:
-            # Not to be transformed, so it stays as it is; the checker says what is wrong with it.
-            return text if text.endswith("\n") else text + "\n"
-        return transformed
+
+def _transformed(text: str) -> str:
+    try:
+        done: str = _BoundedTransformer().transform_cell(text)
+    except SyntaxError:
+        # Not to be transformed, so it stays as it is; the checker says what is wrong with it.
+        return text if text.endswith("\n") else text + "\n"
+    return done
 
 
 def help_wanted(text: str) -> tuple[str, int] | None:

@@ -24,7 +24,6 @@ from traitlets import Any as AnyTrait
 from traitlets import Float
 from zmq.eventloop.zmqstream import ZMQStream
 
-import capkernel
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, stream
@@ -32,6 +31,7 @@ from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
 from capkernel.kernel.requests import ON_CONTROL, Requests
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
+from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
 from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
 
@@ -55,7 +55,7 @@ class CapKernel(Kernel):
     """One session's kernel. `supervisor` and `settings` are given by `app`."""
 
     implementation = "capkernel"
-    implementation_version = capkernel.__version__
+    implementation_version = __version__
     banner = "capkernel: every cell is checked before it runs"
     language_info: dict[str, object] = {  # noqa: RUF012  # kernelbase declares it so
         "name": "python",
@@ -361,9 +361,10 @@ class CapKernel(Kernel):
         )  # fmt: skip
 
     def _tell_notices(self, cell: CellRun) -> None:
-        for notice in self._notices:
+        for notice in [*self._notices, *self.settings.news]:
             cell.publish(stream("stderr", f"capkernel: {notice}\n"))
         self._notices.clear()
+        self.settings.news.clear()
 
 
 def _within(code: str, cursor: int) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capkernel.checker.protocol import Accepted, Rejected
-from capkernel.diagnostics import MIME_TYPE, Diagnostic, render_concise, render_html, render_text, to_json
+from capkernel.diagnostics import MIME_TYPE, Diagnostic, Span, render_concise, render_html, render_text, to_json
 from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
@@ -27,7 +27,10 @@ from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 _SOURCES_KEPT = 2000
+_WARNINGS_SHOWN = 5  # lines; the page unfolds them all
+_WARNINGS_KEPT = 5000  # so as not to say them again when the same text runs again
 _PAGE = 1_000_000  # characters of a help page
+_LONG_TEXT = 8192  # characters of a cell
 
 
 class _Interrupted(Exception):
@@ -63,6 +66,7 @@ class Pipeline:
         self._texts = texts
         self._cell_seconds = cell_seconds
         self._sources: dict[int, str] = {}
+        self._warned: dict[tuple[int, str, Span, str], None] = {}
         self._committing: asyncio.Task[None] | None = None
         self._interrupted = False
         self.running: CellRun | None = None  # what the worker has in hand
@@ -77,7 +81,7 @@ class Pipeline:
         """The content of the cell's reply, without its count."""
         self._interrupted = False
         try:
-            cell.text = self._texts.checked_text(cell.raw, cell.number)
+            cell.text = await self._one_text(cell)
         except CellRefused as refused:
             return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
         self._remember(cell)
@@ -108,6 +112,12 @@ class Pipeline:
                 await checker.discard(cell.number)
                 return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         return await self._run_accepted(cell, verdict, worker, checker)
+
+    async def _one_text(self, cell: CellRun) -> str:
+        if len(cell.raw) < _LONG_TEXT:
+            return self._texts.checked_text(cell.raw, cell.number)
+        # Seconds, for the longest: interrupts and other requests go on meanwhile.
+        return await asyncio.to_thread(self._texts.checked_text, cell.raw, cell.number)
 
     async def settle(self) -> None:
         """Wait until the last cell is committed."""
@@ -145,7 +155,7 @@ class Pipeline:
         cell.metadata = authority_data(verdict.plan)
         if cell.authority and not cell.silent:
             cell.publish(line_output(cell.authority))
-        if verdict.warnings and not cell.silent:
+        if not cell.silent:
             self._warn(cell, verdict.warnings)
         broker = self._supervisor.broker
         broker.open_cell(cell.number, verdict.plan)
@@ -260,13 +270,29 @@ class Pipeline:
         }  # fmt: skip
 
     def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...]) -> None:
+        """Show a few lines; nothing that this very text was already warned of."""
+        warnings = tuple(warning for warning in warnings if self._is_news(cell.text, warning))
+        if not warnings:
+            return
+        lines = [render_concise(warning) for warning in warnings[:_WARNINGS_SHOWN]]
+        if len(warnings) > _WARNINGS_SHOWN:
+            lines.append(f"... and {_count(len(warnings) - _WARNINGS_SHOWN, 'more warning')}")
         bundle = {
-            "text/plain": "\n".join(render_concise(warning) for warning in warnings),
+            "text/plain": "\n".join(lines),
             "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
             f"{render_html(warnings, self._sources)}</details>",
             MIME_TYPE: to_json(warnings),
         }
         cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
+
+    def _is_news(self, text: str, warning: Diagnostic) -> bool:
+        said = (hash(text), warning.code, warning.span, warning.message)
+        if said in self._warned:
+            return False
+        self._warned[said] = None
+        while len(self._warned) > _WARNINGS_KEPT:
+            del self._warned[next(iter(self._warned))]
+        return True
 
     def _remember(self, cell: CellRun) -> None:
         self._sources[cell.number] = cell.text

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.wire.plan import Plan
-from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, ZipClassified
+from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
 
 
 class CheckerPort(Protocol):
@@ -40,7 +40,7 @@ class BrokerPort(Protocol):
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
         """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
 
-    def post(self, operation: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
+    def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
         """Hand a Classified operation on. Nothing comes back, and it never blocks."""
 
     async def close(self) -> None:

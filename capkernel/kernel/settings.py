@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Bytes and seconds. `notices` are told once, at the first cell; `later` is
-    work that is done in a thread once the session is ready."""
+    """Bytes and seconds. `notices` are told once, at the first cell; `later` is work that is done in a thread once the
+    session is ready. `news` are lines that come up meanwhile, taken away by who tells them, with the next cell."""
 
     output_bytes: int
     cell_seconds: float
     notices: tuple[str, ...] = ()
     later: tuple[Callable[[], None], ...] = ()
+    news: list[str] = field(default_factory=list)

@@ -37,6 +37,7 @@ from capkernel.wire.worker import (
     InputRequest,
     Inspect,
     MapClassified,
+    MaskShown,
     Published,
     Ready,
     Shutdown,
@@ -93,7 +94,7 @@ class Handlers:
     printed: Callable[[str, str], None]  # stream name, text that came through a pipe
     asked: Callable[[InputRequest], None]
     call: Callable[[Call, bytes], Awaitable[tuple[CallResult, bytes]]]
-    post: Callable[[Classify | MapClassified | ZipClassified, bytes], None]
+    post: Callable[[Classify | MapClassified | ZipClassified | MaskShown, bytes], None]
     ended: Callable[[WorkerProcess], None]
 
 
@@ -238,14 +239,14 @@ class WorkerProcess(asyncio.Protocol):
                 task = asyncio.get_running_loop().create_task(self._call(message, blob))
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
-            case Classify() | MapClassified() | ZipClassified():
+            case Classify() | MapClassified() | ZipClassified() | MaskShown():
                 self._post(message, blob)
             case InputRequest():
                 self._handlers.asked(message)
             case Ready():
                 self._take_report(message)
 
-    def _post(self, message: Classify | MapClassified | ZipClassified, blob: bytes) -> None:
+    def _post(self, message: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
         try:
             self._handlers.post(message, blob)
         except RemoteProtocolError:

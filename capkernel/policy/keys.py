@@ -87,6 +87,15 @@ KEYS: Final[dict[str, Key]] = {
             'has. "none" also starts without any, and says so in every session.',
             _NARROWER + "raises it",
         ),
+        Key(
+            "output.secure_file",
+            'path of a file; relative to the policy file, `~/` is the home directory; "" for none',
+            "Where every classified value that a cell prints or displays also goes, in clear text, for you alone. Only "
+            "appended to; made with mode 0600 when it is not there. It must lie outside of the roots and of the "
+            "notebook's directory, and be a regular file of yours that nobody else may read: otherwise nothing goes "
+            "there, and the session says why.",
+            "trusted files; never an untrusted one",
+        ),
     )
 }
 
@@ -141,4 +150,8 @@ classified = [
 [sandbox]
 # full, standard, partial or none: below it no session starts.
 #minimum = "standard"
+
+[output]
+# A file outside of this directory that gets, in clear text, what cells show of secrets. Without it: no such file.
+#secure_file = ""
 """

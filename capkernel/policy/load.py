@@ -28,14 +28,16 @@ import msgspec
 
 from capkernel.policy.defaults import PROTECTED
 from capkernel.policy.errors import PolicyError
-from capkernel.policy.model import Files, Limits, Policy, PolicyFile, Sandbox, expand_home
+from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Sandbox, expand_home
 from capkernel.policy.patterns import problem_with
 
 FILE_NAMES: Final = ("capkernel.toml", "capkernel.json")
 MAX_BYTES: Final = 1_048_576
 MAX_PROBLEMS: Final = 20
 """Most that is told of one file, or of one list in it: finding a line costs a walk through the text."""
-_SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {"files": Files, "limits": Limits, "sandbox": Sandbox}
+_SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
+    "files": Files, "limits": Limits, "sandbox": Sandbox, "output": Output,
+}  # fmt: skip
 _AT = re.compile(r"\(at line (\d+), column \d+\)")
 _FIELD = re.compile(r" - at `\$([^`]*)`")
 
@@ -85,7 +87,7 @@ def policy_from(parsed: Parsed) -> Policy:
     files, notice = (said.files, "") if "files.roots" in parsed.stated else _without_home(said.files, file.parent)
     if not files.roots and not notice:
         notice = f"the policy {file.name} lists no roots: add files.roots"
-    return Policy(said.profile, files, said.limits, said.sandbox, file.parent, file, notice)
+    return Policy(said.profile, files, said.limits, said.sandbox, file.parent, file, notice, output=said.output)
 
 
 def default_policy(base_dir: Path | str) -> Policy:
@@ -311,6 +313,10 @@ def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str
             yield key, PolicyError(file, line, f"{key}: a root is the path of a directory")
         else:
             yield key, PolicyError(file, line, f"{key}: '/' is not a root; name the directories that cells may use")
+    key = "output.secure_file"
+    if "\0" in said.output.secure_file or said.output.secure_file.endswith(("/", "/.", "/..")):
+        line = _line_of(text, ("output", "secure_file"))
+        yield key, PolicyError(file, line, f"{key}: the path of a file, such as '~/capkernel-secrets.txt'")
 
 
 def _bad_patterns(said: PolicyFile) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ A key that is not here is an error when it is written, so a policy never seems t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,6 +45,13 @@ class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minimum: SandboxLevel = "standard"
 
 
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[output]`. secure_file: where printed and displayed classified values also go, in clear text; "" for nowhere.
+    Relative to the policy file, or `~/`. Never taken from an untrusted file."""
+
+    secure_file: str = ""
+
+
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy file says."""
 
@@ -52,6 +59,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: Files = Files()
     limits: Limits = Limits()
     sandbox: Sandbox = Sandbox()
+    output: Output = Output()
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,15 @@ class Policy:
     source: Path | None = None
     notice: str = ""
     added: tuple[PatternList, ...] = ()
+    output: Output = field(default_factory=Output)
 
     def root_paths(self) -> tuple[Path, ...]:
         """The roots as absolute paths, links not resolved."""
         return tuple(self.base_dir / expand_home(root) for root in self.files.roots)
+
+    def secure_file(self) -> Path | None:
+        """The person's secure output as an absolute path, links not resolved; None for none."""
+        return self.base_dir / expand_home(self.output.secure_file) if self.output.secure_file else None
 
 
 def expand_home(text: str) -> Path:

@@ -21,7 +21,7 @@ from capkernel.vault.control import ControlLink
 from capkernel.vault.launch import ChildProcess, Spawn, last_words
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.states import KeeperLink
-from capkernel.wire.values import handles
+from capkernel.wire.values import handles, is_text
 from capkernel.wire.vault import (
     Begin,
     Count,
@@ -33,18 +33,22 @@ from capkernel.wire.vault import (
     KeeperReady,
     Limits,
     Map,
+    Mirror,
+    Mirrored,
     NewRunner,
     Put,
     Reveal,
     Revealed,
     RunnerLost,
     RunnerReady,
+    SecureFile,
     Settle,
     Settled,
     Status,
     Write,
     Written,
     Zip,
+    keeps_format,
 )
 
 _START_SECONDS = 60.0
@@ -53,7 +57,7 @@ _PATIENCE_SECONDS = 45.0  # for its answer: it may be busy with a slow disk, but
 _MAX_HANDLE = 64
 _RUNNER_ATTEMPTS = 3
 
-R = TypeVar("R", Written, Described, Revealed, Status, Settled)
+R = TypeVar("R", Written, Mirrored, Described, Revealed, Status, Settled)
 
 
 class DuplicateHandle(RemoteProtocolError):
@@ -86,7 +90,7 @@ class VaultClient:
 
     `spawn_keeper` and `spawn_runner` start the processes (see `vault.launch.spawners`); they are called in a thread.
     `on_lost` is told once per vault that died, with a sentence, when every value is gone; `start` may then be called
-    again.
+    again. `secure_output`: the descriptor of the person's secure output, which stays the caller's.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class VaultClient:
         max_posts: int = 100_000,
         max_post_bytes: int = 4 * 1024**3,
         on_lost: Callable[[str], None] | None = None,
+        secure_output: int | None = None,
     ) -> None:
         self._spawn_keeper = spawn_keeper
         self._spawn_runner = spawn_runner
@@ -105,7 +110,9 @@ class VaultClient:
         self._posts_left = max_posts
         self._bytes_left = max_post_bytes
         self._on_lost = on_lost
+        self._secure_output = secure_output
         self._origins: dict[str, frozenset[str]] = {}
+        self._format_kept: set[str] = set()
         self._link: ControlLink | None = None
         self._keeper: ChildProcess | None = None
         self._runner: ChildProcess | None = None
@@ -139,6 +146,8 @@ class VaultClient:
             finally:
                 theirs.close()
             self._send(Begin(self._limits))
+            if self._secure_output is not None:
+                self._send(SecureFile(), descriptor=self._secure_output)
             self.reports["keeper"] = await asyncio.wait_for(self._keeper_ready, _START_SECONDS)
             await self._new_runner()
             await asyncio.wait_for(self._runner_ready, _START_SECONDS)
@@ -168,12 +177,16 @@ class VaultClient:
         """Keep the encoded value under a new handle."""
         self._post(handle, len(blob))
         self._origins[handle] = frozenset((origin,)) if origin else frozenset()
+        if is_text(blob):
+            self._format_kept.add(handle)
         self._send(Put(handle, origin, label), blob)
 
     def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str, label: str = "") -> None:
         """Keep the content of the regular file behind `fd` (which stays the caller's), read by the keeper."""
         self._post(handle, 0)
         self._origins[handle] = frozenset((origin,)) if origin else frozenset()
+        if kind == "str":
+            self._format_kept.add(handle)
         self._send(Fill(handle, kind, origin, label), descriptor=fd)
 
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool = False) -> None:
@@ -181,6 +194,8 @@ class VaultClient:
         parents = (source, *handles(captured))
         self._post(new, len(captured))
         self._origins[new] = self._union(parents)
+        if len(parents) == 1 and source in self._format_kept and keeps_format(bundle) and not flat:
+            self._format_kept.add(new)
         self._send(Map(new, source, bundle, flat), captured)
 
     def zip(self, new: str, left: str, right: str) -> None:
@@ -192,6 +207,11 @@ class VaultClient:
     def origins(self, handle: str) -> frozenset[str] | None:
         """The origins of everything the value was made from, from the posts alone; None for an unknown handle."""
         return self._origins.get(handle)
+
+    def format_kept(self, handle: str) -> bool:
+        """Whether every step from the value's one origin, a text, left that text whole (`keeps_format`). From the posts
+        alone, as `origins`: the same for a value, for poison and for one that is never computed."""
+        return handle in self._format_kept
 
     # ── answers, for the kernel and the person ───────────────────────────────────────────────────────────────────────
 
@@ -215,6 +235,16 @@ class VaultClient:
         answer.add_done_callback(settle)
         self._send(Write(ticket, handle, limit_bytes), descriptor=fd)
         return outcome
+
+    async def mirror(self, handle: str, header: str) -> int | None:
+        """Have the keeper append the value to the secure output, when its turn comes. 0 when the file took it, else the
+        errno; None when the vault is gone, or was not given a secure output."""
+        if self._secure_output is None:
+            return None
+        try:
+            return (await self._answer(lambda ticket: Mirror(ticket, handle, header), Mirrored)).errno
+        except VaultFailed:
+            return None
 
     async def status(self) -> Status:
         """Counts and types. Raises VaultFailed when the vault is not running or dies meanwhile, like the next two."""

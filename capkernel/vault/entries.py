@@ -16,6 +16,7 @@ class Entry:
     origins: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
     parents: tuple[str, ...] = ()
+    format_kept: bool = False  # from the posts alone, like the two above
     state: Literal["pending", "value", "poison"] = "pending"
     blob: bytes = field(default=b"", repr=False)  # never in a traceback or a log
     reason: str = ""
@@ -28,5 +29,5 @@ class Entry:
     def described(self, ticket: int) -> Described:
         return Described(
             ticket, self.state, self.type, len(self.blob), tuple(sorted(self.origins)), tuple(sorted(self.labels)),
-            self.parents, self.reason, self.place,
+            self.parents, self.reason, self.place, self.format_kept,
         )  # fmt: skip

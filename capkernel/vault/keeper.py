@@ -6,7 +6,8 @@ Rule 3: whatever fails makes poison for one handle, and everything made from poi
 Rule 4: a value never refers to other handles; captured ones are sent along with the job that needs them, and no others,
 so the lineage of a result holds everything its function could see.
 Rule 5: jobs run one at a time, in the order they were posted; so every input is known when its turn comes.
-Rule 6: a value leaves for the person only, rendered by a job and sealed to the viewer's key.
+Rule 6: a value leaves for the person only, rendered by a job: sealed to the viewer's key, or as a line of the secure
+output, through the descriptor of it.
 
 This class does no I/O of its own beside the files whose descriptors it is handed: `tell` sends a message to the kernel,
 `start` hands a job to the runner. `keeper_main` drives it.
@@ -21,9 +22,10 @@ from dataclasses import dataclass
 
 from capkernel.vault.descriptors import read_bounded, write_all
 from capkernel.vault.entries import Entry
+from capkernel.vault.mirror import append_entry
 from capkernel.wire import values
 from capkernel.wire.errors import RemoteProtocolError
-from capkernel.wire.shown import MAX_JSON_BYTES, Pending, Poison, Shown, Unknown, to_json
+from capkernel.wire.shown import MAX_JSON_BYTES, Pending, Poison, Shown, Unknown, from_json, to_json
 from capkernel.wire.vault import (
     Begin,
     Count,
@@ -35,19 +37,23 @@ from capkernel.wire.vault import (
     Job,
     Limits,
     Map,
+    Mirror,
+    Mirrored,
     Piece,
     Put,
     Reveal,
     Revealed,
+    SecureFile,
     Settle,
     Settled,
     Status,
     Write,
     Written,
     Zip,
+    keeps_format,
 )
 
-Message = Begin | Put | Fill | Map | Zip | Write | Describe | Reveal | Count | Settle
+Message = Begin | Put | Fill | Map | Zip | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
 
 # Our own function, run on the value in a process of its own like any other: hostile bytes meet pandas there, not here.
 _RENDERING = FunctionBundle(table="capkernel.vault.render.rendered")
@@ -78,9 +84,11 @@ class Keeper:
         self._start = start
         self._limits: Limits | None = None
         self._entries: dict[str, Entry] = {}
-        self._queue: deque[_WaitingMap | Zip | Settle] = deque()
+        self._queue: deque[_WaitingMap | Zip | Mirror | Settle] = deque()
         self._writes: dict[str, list[_WaitingWrite]] = {}
-        self._running: str | Reveal | None = None  # the handle the running job will fill, or whom it renders for
+        # The handle the running job will fill, or whom it renders for.
+        self._running: str | Reveal | Mirror | None = None
+        self._secure_output: int | None = None
         self._reveals: deque[Reveal] = deque()
         self._jobs = 0
         self._held_bytes = 0
@@ -109,6 +117,11 @@ class Keeper:
             case Write():
                 assert descriptor is not None
                 self._write(_WaitingWrite(message, descriptor))
+            case SecureFile():
+                assert descriptor is not None
+                self._secure_output = descriptor
+            case Mirror():
+                self._queue.append(message)
             case Describe():
                 entry = self._entries.get(message.handle)
                 self._tell(entry.described(message.ticket) if entry else Described(message.ticket, "unknown"))
@@ -132,6 +145,9 @@ class Keeper:
                 self._tell(Settled(head.ticket))
             elif isinstance(head, Zip):
                 self._zip(head)
+            elif isinstance(head, Mirror):
+                if not self._present(head):
+                    return
             elif not self._map(head):
                 return
             self._queue.popleft()
@@ -140,7 +156,7 @@ class Keeper:
         """The running job ended; `result` is what its process sent, None when it has no result."""
         handle, self._running = self._running, None
         assert handle is not None
-        if isinstance(handle, Reveal):
+        if isinstance(handle, Reveal | Mirror):
             self._rendered(handle, result, reason)
             self.advance()
             return
@@ -200,14 +216,18 @@ class Keeper:
     # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _put(self, message: Put, blob: bytes) -> None:
-        if self._new(message.handle, origin=message.origin, label=message.label) is not None:
+        entry = self._new(message.handle, origin=message.origin, label=message.label)
+        if entry is not None:
             self._hold(message.handle, blob)
+            entry.format_kept = values.is_text(blob)
 
     def _fill(self, message: Fill, descriptor: int) -> None:
         assert self._limits is not None
         try:
-            if self._new(message.handle, origin=message.origin, label=message.label) is None:
+            entry = self._new(message.handle, origin=message.origin, label=message.label)
+            if entry is None:
                 return
+            entry.format_kept = message.kind == "str"
             content = read_bounded(descriptor, self._limits.fill_bytes)
             if content is None:
                 self._poison(message.handle, "the file is too large")
@@ -248,6 +268,10 @@ class Keeper:
         parents = [self._entries.get(name) for name in (message.source, *captured_handles)]
         entry.parents = (message.source, *captured_handles)
         self._inherit(entry, parents)
+        entry.format_kept = (
+            len(parents) == 1 and parents[0] is not None and parents[0].format_kept
+            and keeps_format(message.bundle) and not message.flat
+        )  # fmt: skip
         if self._spoiled(message.new, parents):
             return True
         source, *held = [parent for parent in parents if parent is not None]
@@ -329,7 +353,17 @@ class Keeper:
         else:
             self._reveals.append(message)
 
-    def _render(self, message: Reveal) -> bool:
+    def _present(self, mirror: Mirror) -> bool:
+        """Put a value into the secure output; what there is to say of one that is not there, at once. False when it has
+        to wait for a runner."""
+        entry = self._entries.get(mirror.handle)
+        if entry is not None and entry.state == "value":
+            return self._render(mirror)
+        # Never pending: its turn comes after that of everything it was made from (Rule 5).
+        self._show(mirror, Unknown() if entry is None else Poison(entry.reason, entry.place))
+        return True
+
+    def _render(self, message: Reveal | Mirror) -> bool:
         """Start rendering. False when there is no runner yet."""
         assert self._limits is not None
         blob = self._entries[message.handle].blob
@@ -348,18 +382,24 @@ class Keeper:
         self._running = message
         return True
 
-    def _rendered(self, message: Reveal, result: bytes | None, reason: str) -> None:
+    def _rendered(self, message: Reveal | Mirror, result: bytes | None, reason: str) -> None:
         try:
             text = values.text_of(result) if result is not None else None
-        except values.BadValue:
-            text, reason = None, "not a rendering"
-        if isinstance(text, str):
-            self._seal(message, text.encode("utf-8", "replace"))
-        else:
-            self._show(message, Poison(f"the value is there but cannot be shown: {reason or 'not a rendering'}"))
+            if isinstance(text, str) and isinstance(message, Reveal):
+                self._seal(message, text.encode("utf-8", "replace"))
+                return
+            if isinstance(text, str):
+                self._show(message, from_json(text.encode("utf-8", "replace")))
+                return
+        except ValueError:  # BadValue is one
+            reason = ""
+        self._show(message, Poison(f"the value is there but cannot be shown: {reason or 'not a rendering'}"))
 
-    def _show(self, message: Reveal, shown: Shown) -> None:
-        self._seal(message, to_json(shown))
+    def _show(self, message: Reveal | Mirror, shown: Shown) -> None:
+        if isinstance(message, Reveal):
+            self._seal(message, to_json(shown))
+        else:
+            self._tell(Mirrored(message.ticket, append_entry(self._secure_output, message.header, shown)))
 
     def _seal(self, message: Reveal, plain: bytes) -> None:
         from capkernel.vault.seal import seal  # OpenSSL is loaded for those who look

@@ -36,11 +36,13 @@ from capkernel.wire.vault import (
     Result,
     RunnerLost,
     RunnerReady,
+    SecureFile,
     ToKeeper,
     Write,
 )
 
 _CHUNK = 1 << 20
+_WITH_DESCRIPTOR = (NewRunner, Fill, Write, SecureFile)
 _MAX_JOB_BODY = 4096
 _MAX_RUNNER_BODY = 1 << 20
 _RUNNER_GRACE = GRACE_SECONDS + 5.0  # seconds beyond a job's own before the runner counts as lost
@@ -149,7 +151,7 @@ class _Loop:
             return False
         self._reader.feed(data)
         for message, blob in self._reader.frames():
-            descriptor = self._descriptors.take() if isinstance(message, NewRunner | Fill | Write) else None
+            descriptor = self._descriptors.take() if isinstance(message, _WITH_DESCRIPTOR) else None
             if isinstance(message, NewRunner):
                 assert descriptor is not None
                 self._adopt_runner(message.generation, descriptor)

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from capkernel.sandbox import SandboxError, libc
 from capkernel.vault.seal import unseal
 from capkernel.viewer.link import Link, LinkRefused
-from capkernel.viewer.plain import lines, visible, what
 from capkernel.viewer.sessions import Session
 from capkernel.wire.shown import Shown, from_json
+from capkernel.wire.shown_text import lines, visible, what
 from capkernel.wire.view import ValueLine
 
 HIDE_SECONDS = 30.0

@@ -29,8 +29,8 @@ import msgspec
 
 from capkernel.viewer import sessions
 from capkernel.viewer.link import Link, LinkRefused
-from capkernel.viewer.plain import visible
 from capkernel.viewer.sessions import Session
+from capkernel.wire.shown_text import visible
 
 LINK_SECONDS: Final = 300.0
 MAX_BODY: Final = 4096

@@ -103,6 +103,7 @@ class PureFunction(msgspec.Struct, frozen=True):
     name: str
     source: str  # an expression for a lambda, a whole `def` for a def; dedented, exactly as checked
     free: tuple[FreeName, ...] = ()
+    keeps_format: bool = False  # its result is its argument, stripped at most, with fixed text around it
 
 
 class MaskSite(msgspec.Struct, frozen=True):

@@ -24,11 +24,14 @@ from capkernel.wire.vault import (
     FromKeeper,
     FromRunner,
     KeeperReady,
+    Mirror,
+    Mirrored,
     NewRunner,
     Reveal,
     Revealed,
     RunnerLost,
     RunnerReady,
+    SecureFile,
     Settle,
     Settled,
     Status,
@@ -54,6 +57,7 @@ _REQUESTS: Final = (Execute, Complete, Inspect, Evaluate)
 _RUNS_CODE: Final = (Execute, Evaluate)
 _ANSWERS: Final[dict[type, type]] = {
     Write: Written,
+    Mirror: Mirrored,
     Describe: Described,
     Reveal: Revealed,
     Count: Status,
@@ -116,12 +120,13 @@ class WorkerLink:
 class KeeperLink:
     """The kernel's end of the control link.
 
-    Begin comes first and once, KeeperReady once after it. RunnerReady and RunnerLost name a generation that was sent;
-    RunnerReady comes once for it. A ticket is answered once, by the answer that belongs to its question.
+    Begin comes first and once, KeeperReady once after it. SecureFile comes at most once, and before every Mirror.
+    RunnerReady and RunnerLost name a generation that was sent; RunnerReady comes once for it. A ticket is answered
+    once, by the answer that belongs to its question.
     """
 
     def __init__(self) -> None:
-        self._begun = self._ready = False
+        self._begun = self._ready = self._secure = False
         self._generation = 0
         self._runner_ready = 0  # the last generation that said so
         self._tickets: dict[int, type] = {}
@@ -134,7 +139,13 @@ class KeeperLink:
             if message.generation <= self._generation:
                 raise LocalProtocolError("a runner of an earlier generation")
             self._generation = message.generation
-        elif isinstance(message, Write | Describe | Reveal | Count | Settle):
+        elif isinstance(message, SecureFile) and self._secure:
+            raise LocalProtocolError("the secure output was handed over before")
+        elif isinstance(message, SecureFile):
+            self._secure = True
+        elif isinstance(message, Write | Mirror | Describe | Reveal | Count | Settle):
+            if isinstance(message, Mirror) and not self._secure:
+                raise LocalProtocolError("Mirror without a secure output")
             if message.ticket in self._tickets:
                 raise LocalProtocolError("a ticket that is in use")
             self._tickets[message.ticket] = _ANSWERS[type(message)]

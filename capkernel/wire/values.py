@@ -100,6 +100,14 @@ def type_name(data: Buffer) -> str:
     return name
 
 
+def is_text(data: Buffer) -> bool:
+    """Whether this is an encoded str, by its first tag; False for what is no encoded value."""
+    try:
+        return type_name(data) == "str"
+    except BadValue:
+        return False
+
+
 def text_of(data: Buffer) -> str | bytes | None:
     """The value when it is a str or bytes, else None. Raises BadValue. Never imports anything."""
     source = opened(data)[1]

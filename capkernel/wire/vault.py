@@ -1,8 +1,8 @@
 """The links of the vault: kernel ↔ keeper (the control link), keeper ↔ runner, and keeper ↔ each job's process.
 
 All are streams in the layout of `wire.frames`. A message that hands over a descriptor (`NewRunner`, `Fill`, `Write`,
-`Job`) is sent with exactly one descriptor as ancillary data on its first byte; the receiver queues descriptors and
-gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`) are never answered.
+`SecureFile`, `Job`) is sent with exactly one descriptor as ancillary data on its first byte; the receiver queues
+descriptors and gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`) are never answered.
 
 Rule 1: values travel only between the keeper and the process of one job, over a stream of that job's own. So the
 runner's memory never holds one, and no job can find what an earlier one left there.
@@ -44,6 +44,14 @@ class FunctionBundle(msgspec.Struct, frozen=True):
     entry: CodeKey | None = None
     table: str = ""
     functions: tuple[PureFunction, ...] = ()
+
+
+_KEEPING_TABLES = frozenset(("builtins.str.strip",))
+
+
+def keeps_format(bundle: FunctionBundle) -> bool:
+    """Whether the function leaves the text of a secret whole: its argument, stripped at most, in fixed text."""
+    return bundle.table in _KEEPING_TABLES or any(f.keeps_format for f in bundle.functions if f.key == bundle.entry)
 
 
 def function_id(key: CodeKey) -> str:
@@ -106,6 +114,19 @@ class Write(msgspec.Struct, tag="write", frozen=True):
     limit_bytes: int
 
 
+class SecureFile(msgspec.Struct, tag="secure_file", frozen=True):
+    """With a descriptor: the person's secure output, open for appending. The keeper keeps it; comes once."""
+
+
+class Mirror(msgspec.Struct, tag="mirror", frozen=True):
+    """Append the value as the person may see it to the secure output, below `header`, when everything posted before is
+    done. Answered by Mirrored."""
+
+    ticket: int
+    handle: str
+    header: str
+
+
 class Describe(msgspec.Struct, tag="describe", frozen=True):
     """What the person's viewer may show of a handle beside the value. Answered by Described."""
 
@@ -133,7 +154,7 @@ class Settle(msgspec.Struct, tag="settle", frozen=True):
     ticket: int
 
 
-ToKeeper = Begin | NewRunner | Put | Fill | Map | Zip | Write | Describe | Reveal | Count | Settle
+ToKeeper = Begin | NewRunner | Put | Fill | Map | Zip | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
 
 # ── keeper → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,6 +191,13 @@ class Written(msgspec.Struct, tag="written", frozen=True):
     errno: int = 0
 
 
+class Mirrored(msgspec.Struct, tag="mirrored", frozen=True):
+    """Whether the secure output took an entry; `errno` 0 when it did. The same for a value and for poison."""
+
+    ticket: int
+    errno: int = 0
+
+
 class Described(msgspec.Struct, tag="described", frozen=True):
     """State, type, lineage and, for poison, the reason. For the person's viewer only: it depends on the value."""
 
@@ -182,6 +210,7 @@ class Described(msgspec.Struct, tag="described", frozen=True):
     parents: tuple[str, ...] = ()
     reason: str = ""
     place: str = ""
+    format_kept: bool = False  # every step from its one origin, a text, left that text whole
 
 
 class Revealed(msgspec.Struct, tag="revealed", frozen=True):
@@ -208,7 +237,7 @@ class Settled(msgspec.Struct, tag="settled", frozen=True):
     ticket: int
 
 
-FromKeeper = KeeperReady | RunnerReady | RunnerLost | Written | Described | Revealed | Status | Settled
+FromKeeper = KeeperReady | RunnerReady | RunnerLost | Written | Mirrored | Described | Revealed | Status | Settled
 
 # ── keeper → runner ──────────────────────────────────────────────────────────────────────────────────────────────────
 

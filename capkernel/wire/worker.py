@@ -175,4 +175,10 @@ class ZipClassified(msgspec.Struct, tag="zip", frozen=True):
     right: str
 
 
-FromWorker = Ready | Published | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified
+class MaskShown(msgspec.Struct, tag="mask_shown", frozen=True):
+    """The mask of this value became text. The person's secure output, when there is one, gets the value. No answer."""
+
+    handle: str
+
+
+FromWorker = Ready | Published | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified | MaskShown

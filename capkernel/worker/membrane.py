@@ -10,7 +10,16 @@ from typing import Any
 
 from capkernel.wire.codekey import cell_of
 from capkernel.wire.plan import MaskSite, Span
-from capkernel.wire.worker import Classify, CloseScope, FunctionRef, Invoke, MapClassified, OpenScope, ZipClassified
+from capkernel.wire.worker import (
+    Classify,
+    CloseScope,
+    FunctionRef,
+    Invoke,
+    MapClassified,
+    MaskShown,
+    OpenScope,
+    ZipClassified,
+)
 from capkernel.worker.channel import Channel
 from capkernel.worker.functions import Functions
 
@@ -34,7 +43,7 @@ class WorkerMembrane:
     def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
         return self._channel.call(effect, blob)
 
-    def post(self, operation: Classify | MapClassified | ZipClassified, blob: bytes = b"") -> None:
+    def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes = b"") -> None:
         self._channel.send(operation, blob)
 
     def describe(self, function: Callable[..., Any]) -> tuple[FunctionRef, bytes]:

@@ -10,7 +10,6 @@ The checker is switched off, so that the functions may do what no checked functi
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -19,9 +18,9 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
+from leaks import normal
 from live_kernel import LiveKernel
 from unchecked import checker_off_kernel
 
@@ -141,14 +140,6 @@ class Trace:
             if message["msg_type"] != "status":
                 found.append(normal({"kind": message["msg_type"], "content": message["content"]}))
         return found
-
-
-def normal(message: dict[str, Any]) -> str:
-    """As text, without ids, dates and addresses."""
-    text = json.dumps(message, sort_keys=True, default=str)
-    text = re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4,}[-_0-9a-f]*", "ID", text)
-    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?", "DATE", text)
-    return re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
 
 
 @pytest.mark.timeout(580)

@@ -196,6 +196,7 @@ class _Run:
         if isinstance(verdict, Accepted):
             names = scan(ast.parse(text))
             bound = frozenset(name for name, states in names.end.items() if states & NEW)
+            bound |= verdict.names.keys() - names.end.keys()  # of star imports
             self._session.commit(
                 self._number, bound, frozenset(name for name, states in names.end.items() if states == GONE)
             )
@@ -237,9 +238,7 @@ def _engine(profile: str) -> Engine:
 def new_session(profile: str) -> CheckerSession:
     """A session without names, on the engine that all golden sessions share."""
     engine = _engine(profile)
-    engine.table.clear()
-    engine.globals_set.clear()
-    engine._imports = frozenset()
+    engine.reset()
     return CheckerSession(engine, PROFILES[profile], check_subset, CaptureSession())
 
 

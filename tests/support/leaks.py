@@ -1,8 +1,11 @@
-"""Looking for a secret in a text, in every spelling that an attacker would choose."""
+"""Looking for a secret in a text, in every spelling an attacker would choose; comparing what two sessions say."""
 
 from __future__ import annotations
 
 import base64
+import json
+import re
+from typing import Any
 
 WINDOW = 10  # characters: a piece this long of a random text is no accident
 
@@ -33,3 +36,11 @@ def leaked(secret: str, text: str) -> list[str]:
         pieces = {form[start : start + WINDOW] for start in range(len(form) - WINDOW + 1)}
         found += [piece for piece in pieces if piece in text]
     return found
+
+
+def normal(message: dict[str, Any]) -> str:
+    """As text, without ids, dates and addresses."""
+    text = json.dumps(message, sort_keys=True, default=str)
+    text = re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4,}[-_0-9a-f]*", "ID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?", "DATE", text)
+    return re.sub(r"0x[0-9a-f]+", "ADDRESS", text)

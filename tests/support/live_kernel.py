@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from queue import Empty
 from typing import Any
 
 import psutil
+import zmq
 
 from capkernel.bridge.launch import kernel_manager
 from capkernel.diagnostics.render_json import MIME_TYPE
@@ -64,9 +66,24 @@ class Ran:
 
 class LiveKernel:
     def __init__(self, directory: Path, *, policy: Path | None = None, profile: str | None = None) -> None:
+        try:
+            self._start(directory, policy, profile)
+        except (RuntimeError, zmq.Again):
+            # Another program may take a port between jupyter_client's choice and the kernel's bind; nothing else ends
+            # a kernel so early that is not seen again in the second try.
+            if self.manager.is_alive():
+                raise
+            self.close()
+            warnings.warn("a kernel ended at its start and was started again", stacklevel=2)
+            self._start(directory, policy, profile)
+
+    def _start(self, directory: Path, policy: Path | None, profile: str | None) -> None:
         self.manager = kernel_manager(policy=policy, profile=profile)
         self.manager.start_kernel(cwd=str(directory))
         self.client = self.manager.client()
+        self.client.context.setsockopt(
+            zmq.SNDTIMEO, 1000 * START_SECONDS
+        )  # where the peer is no kernel, send would block
         self.client.start_channels()
         self.client.wait_for_ready(timeout=START_SECONDS)
 

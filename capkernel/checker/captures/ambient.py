@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import codecs
+import os
+import sys
 
 from mypy.nodes import FuncDef, MypyFile, OverloadedFuncDef, TypeInfo
 from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import Context, Imported, View
+from capkernel.checker.captures.path_arguments import opened_argument
 from capkernel.checker.captures.paths import path_of
-from capkernel.checker.captures.types import API, instances
+from capkernel.checker.captures.types import API, instances, is_any, is_exception
 from capkernel.checker.subset.imports import WHAT, is_hidden_module
 from capkernel.checker.subset.report import Report
 from capkernel.checker.tables import ambient
 
 _TEXT = ("builtins.str", "pathlib.Path", "pathlib.PurePath", "pathlib.PurePosixPath")
 _WRITERS = ("save", "savez", "savez_compressed", "savetxt", "savefig", "imsave")
+
+
+# Modules of which a member is known by its name, whatever value it is reached through; with no names, every member.
+REACHED = {
+    "os": frozenset(dir(os)), "sys": frozenset(dir(sys)), "codecs": frozenset(dir(codecs)),
+    "builtins": frozenset(dir(builtins)), "subprocess": frozenset[str](), "ctypes": frozenset[str](),
+    "importlib": frozenset[str](), "shutil": frozenset[str](),
+}  # fmt: skip
 
 
 class AmbientRule:
@@ -48,13 +61,14 @@ class AmbientRule:
 
     def _attribute(self, node: ast.Attribute) -> None:
         base = path_of(node.value, self._context, self._view)
-        if not base or base.startswith(API):
+        if not base:
+            self._of_a_value(node)
             return
-        path = f"{base}.{node.attr}"
+        if base.startswith(API) or self._link(node.value):
+            return  # or it is said of the module that it was reached through
+        path = path_of(node, self._context, self._view)
         table = ambient()
-        if self._member(node, path):
-            return
-        if not self._is_module(node.value, base):
+        if self._refuse_link(node) or self._member(node, path) or not self._is_module(node.value, base):
             return
         if not isinstance(node.ctx, ast.Load):
             self._report.add(
@@ -63,21 +77,63 @@ class AmbientRule:
                 f"`{path}` belongs to the module `{base}`, which every cell shares",
                 help="keep your own value in a name of your own",
             )
-        elif node.attr.startswith("_") and not node.attr.startswith("__"):
-            self._report.add(
-                "unsafe-feature", node, f"`{path}` is private to its module", help="use the public name that wraps it"
-            )
-        elif is_hidden_module(base, node.attr):
-            self._report.ambient(node, f"`{path}` is the module `{node.attr}` by another way", "code")
         elif path in table.partial and not isinstance(self._context.parents.get(node), ast.Attribute):
             self._report.ambient(
                 node, f"the module `{path}` is passed on as a value, with everything in it", table.partial_advice[path]
             )
 
+    def _of_a_value(self, node: ast.Attribute) -> None:
+        """Values that lead to modules: what failed in an `AttributeError`, and modules that were passed on."""
+        inner = node.value
+        typ = self._context.type_of(inner)
+        if node.attr == "obj" and typ is not None and any(is_exception(info) for info in instances(typ)):
+            self._refuse_failed_object(node)
+        if not isinstance(inner, ast.Attribute) or not is_any(typ):
+            return
+        path = f"{inner.attr}.{node.attr}"
+        if inner.attr in REACHED and (node.attr in REACHED[inner.attr] or not REACHED[inner.attr]):
+            key = ambient().member(path) or ambient().refused_module(path)
+            if key is not None:
+                self._report.ambient(node, f"`.{path}` {WHAT.get(key, 'reaches outside the session')}", key)
+
+    def _refuse_failed_object(self, node: ast.expr) -> None:
+        self._report.add(
+            "unsafe-feature",
+            node,
+            "`.obj` of an exception is whatever object failed, without a type",
+            help="name the object; `str(error)` says what was missing",
+        )
+
+    def _link(self, node: ast.expr) -> str:
+        """ "hidden" or "private" when `node` is a module's own affair, under which another module may hide."""
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            return ""
+        base = path_of(node.value, self._context, self._view)
+        if not base or base.startswith(API) or not self._is_module(node.value, base):
+            return ""
+        if node.attr.startswith("_") and not node.attr.startswith("__"):
+            return "private"
+        return "hidden" if is_hidden_module(base, node.attr) else ""
+
+    def _refuse_link(self, node: ast.Attribute) -> bool:
+        kind = self._link(node)
+        written = f"{path_of(node.value, self._context, self._view)}.{node.attr}"
+        if kind == "private":
+            self._report.add(
+                "unsafe-feature",
+                node,
+                f"`{written}` is private to its module",
+                help="use the public name that wraps it",
+            )
+        elif kind == "hidden":
+            self._report.ambient(node, f"`{written}` is the module `{node.attr}` by another way", "code")
+        return bool(kind)
+
     def _member(self, node: ast.AST, path: str) -> bool:
+        # What is refused as an import is refused as well when another module leads to it.
         key = ambient().member(path)
-        if key is None and path in ambient().refused_modules and "." in path:
-            key = ambient().refused_modules[path]
+        if key is None and not path.startswith(("builtins.", "capkernel.")):
+            key = ambient().refused_module(path)
         if key is None:
             return False
         self._report.ambient(node, f"`{path}` {WHAT.get(key, 'reaches outside the session')}", key)
@@ -103,6 +159,8 @@ class AmbientRule:
         table = ambient()
         self._literal_getattr(node)
         path = path_of(node.func, self._context, self._view)
+        if path == "builtins.open":
+            return  # refused by its name
         if path in table.path_functions:
             argument = self._path_argument(node, table.path_functions[path])
             if argument is not None:
@@ -118,14 +176,23 @@ class AmbientRule:
                 self._report.ambient(
                     argument, f"`.{node.func.attr}` writes to this path without asking for it", "write"
                 )
+        elif table.member(path) is None and table.refused_module(path) is None:
+            argument = opened_argument(node, self._context)
+            if argument is not None:
+                name = path.rpartition(".")[2] or shown_function(node.func)
+                self._report.ambient(argument, f"`{name}` opens this path without asking for it", "file")
 
     def _literal_getattr(self, node: ast.Call) -> None:
         if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1):
             return
         name = node.args[1]
-        base = path_of(node.args[0], self._context, self._view)
-        if base and isinstance(name, ast.Constant) and isinstance(name.value, str):
-            self._member(node, f"{base}.{name.value}")
+        path = path_of(node, self._context, self._view)
+        if path:
+            self._member(node, path)
+        elif isinstance(name, ast.Constant) and name.value == "obj":
+            typ = self._context.type_of(node.args[0])
+            if typ is not None and any(is_exception(info) for info in instances(typ)):
+                self._refuse_failed_object(node)
 
     def _path_argument(self, node: ast.Call, position: int) -> ast.expr | None:
         """The argument that is a path, when its type says that it is one."""
@@ -135,6 +202,11 @@ class AmbientRule:
             if _is_path(self._context.type_of(argument)):
                 return argument
         return None
+
+
+def shown_function(node: ast.expr) -> str:
+    """The last name of what is called."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "this call"
 
 
 def _is_path(typ: Type | None) -> bool:

@@ -15,6 +15,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 
 from capkernel.checker.captures.flow_calls import Calls
+from capkernel.checker.captures.flow_functions import Arguments
 from capkernel.checker.captures.known import Class, Function
 from capkernel.checker.captures.scope_sites import granting_call, has_scope
 from capkernel.checker.captures.scopes import FunctionNode, parameters_of
@@ -125,7 +126,7 @@ class Flow(Calls):
         )
         if old:
             self.store(old, self.heap.within(value), node, "the value it is added to")
-        if isinstance(node.target, ast.Name):
+        if isinstance(node.target, (ast.Name, ast.Attribute)):
             self.assign(node.target, old | value, self.context.type_of(node.value))
 
     def _delete(self, target: ast.expr) -> None:
@@ -148,12 +149,12 @@ class Flow(Calls):
         granted_by = granting_call(item.context_expr, self.context)
         if granted_by is None:
             entered = self.value(item.context_expr)
-            result = self.implicit(item, [item.context_expr], ("__enter__", "__aenter__"), [])
+            result = self.implicit(item.context_expr, [item.context_expr], ("__enter__", "__aenter__"), [])
             if item.optional_vars is not None:
                 entered_type = self.context.type_of(item.context_expr)
                 self.assign(item.optional_vars, self.heap.within(entered) | result, entered_type)
             self._with(node, number + 1)
-            self.implicit(item, [item.context_expr], ("__exit__", "__aexit__"), [UNKNOWN])
+            self.implicit(item.context_expr, [item.context_expr], ("__exit__", "__aexit__"), [UNKNOWN])
             return
         call = item.context_expr
         assert isinstance(call, ast.Call)
@@ -169,6 +170,7 @@ class Flow(Calls):
         if target is not None:
             self.assign(target, frozenset((cap,)), None)
         self._with(node, number + 1)
+        self.finalize(item.context_expr)
         self.frame.opened.pop()
         self.active.pop()
         if not again:
@@ -295,8 +297,9 @@ class Flow(Calls):
             self._definitions.append(function)
 
     def _class(self, node: ast.ClassDef) -> None:
-        for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
+        for part in [*node.decorator_list, *node.bases]:
             self.value(part)
+        keywords = [(keyword.value, self.value(keyword.value)) for keyword in node.keywords]
         outer = self.frame
         self.frame = Frame(self.context.scopes.of[node], outer)
         self.frames.append(self.frame)
@@ -317,7 +320,21 @@ class Flow(Calls):
         self.frame = outer
         site = Site(node, frozenset(self.active))
         self.heap.add(site, held)
+        self._made_class(node, definition, frozenset((site,)), keywords)
         self.bind_name(node.name, frozenset((site,)), node)
+
+    def _made_class(self, node: ast.ClassDef, definition: Class, made: Value, keywords: Arguments) -> None:
+        """What the class statement calls: `__set_name__` of what stands in it, `__init_subclass__` of its bases."""
+        for statement in node.body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                self.implicit(statement, [statement.value], ("__set_name__",), [made])
+        if definition.info is None:
+            return
+        for base in definition.info.mro[1:]:
+            for method in self._methods_named(f"{base.fullname}.__init_subclass__"):
+                call = ast.Call(func=ast.Name("cls", ast.Load()), args=[], keywords=node.keywords)
+                self.inline(method, self.session, self._given(method.node, call, keywords, made), node)
+                return
 
     # ── states ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ from capkernel.checker.captures.flow_functions import Arguments, Functions, type
 from capkernel.checker.captures.known import View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.scopes import parameters_of
-from capkernel.checker.captures.types import API, instances
+from capkernel.checker.captures.types import API, instances, is_session_module
 from capkernel.checker.captures.uses import ANY
 from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Value
 from capkernel.checker.tables import borrows
@@ -25,6 +25,9 @@ _PASSING_ON = tuple(
     f"{module}." for module in ("builtins", "typing", "itertools", "functools", "contextlib", "collections",
                                 "_collections_abc", "asyncio", "concurrent", "threading", "copy", "logging")
 )  # fmt: skip
+
+_AWAITING = frozenset(("asyncio.gather", "asyncio.wait_for", "asyncio.timeout"))
+_OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
 
 
 class Calls(Functions):
@@ -121,11 +124,33 @@ class Calls(Functions):
             self.transparent.add(node)
         if path in _CONSUMING:
             arguments = [(expression, self.heap.items(value)) for expression, value in arguments]
+        if path == "builtins.type" and len(node.args) == 1:
+            return self._type_of(node.args[0])
+        if path in _AWAITING:
+            return self._awaited(node, arguments)
         if path in ("builtins.map", "builtins.filter"):
             return self._mapped(node, arguments, filters=path.endswith("filter"))
         keeps = not borrows().keeps_nothing(path) and not self._is_class(node.func)
         result = self.unknown_call(node, node.func, path, receiver, arguments, keeps=keeps)
         return self.cut(self.context.type_of(node), result)
+
+    def _type_of(self, argument: ast.expr) -> Value:
+        """`type(x)` is the class itself, which is as old as its definition."""
+        typ = self.context.type_of(argument)
+        owners = [] if typ is None else list(instances(typ))
+        found = NOTHING
+        for info in owners:
+            for one in (info, *self.types.overriders(info)):
+                if is_session_module(one.module_name):
+                    found |= self.class_values(one.name)
+        return found if owners else UNKNOWN
+
+    def _awaited(self, node: ast.Call, arguments: Arguments) -> Value:
+        """It holds what it waits for, and gives what that returns."""
+        made = self.made(node, frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING)
+        for _, value in arguments:
+            self.produces(made, self.heap.items(value))
+        return made
 
     def _mapped(self, node: ast.Call, arguments: Arguments, filters: bool = False) -> Value:
         """`map(f, xs)`: it holds f and xs, and gives what f returns."""
@@ -180,8 +205,11 @@ class Calls(Functions):
         keeps = keeps or any(self._is_bound(expression, value) for expression, value in arguments)
         for expression, value in arguments:
             self._call_back(node, value, given | inside | (receiver & UNKNOWN))
+            self.hooks(expression, value)
             if caps:
                 self.implicit(node, [expression], ("__call__",), [given])
+        if caps and self._is_of_arrays(function, name):
+            self._check_put_into_data(node, arguments)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
         holds = self.heap.within(given) | self.heap.within(receiver)
@@ -195,6 +223,22 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
+
+    def _is_of_arrays(self, function: ast.expr, name: str) -> bool:
+        """Whether it is a function of numpy or pandas, whose types say that there is nothing but data in a value."""
+        if name.startswith(_OF_ARRAYS):
+            return True
+        typ = self.context.type_of(function.value) if isinstance(function, ast.Attribute) else None
+        return typ is not None and any(info.fullname.startswith(_OF_ARRAYS) for info in instances(typ))
+
+    def _check_put_into_data(self, node: ast.AST, arguments: Arguments) -> None:
+        """An array or frame of objects could hold a capability; a function that only runs meanwhile is fine."""
+        for _, value in arguments:
+            inside = self.heap.within(frozenset(token for token in value if not isinstance(token, Closure)))
+            caps = {token for token in inside if isinstance(token, Cap)} & set(self.active)
+            if caps:
+                self.escape(node, caps, "put into an array or a frame, whose type says that it holds plain data")
+                return
 
     def _only_passes_on(self, function: ast.expr, name: str) -> bool:
         """Whether the library function calls what it gets at most, and uses no member of it."""

@@ -27,6 +27,9 @@ class Expressions(Machine):
     def inline(self, function: Function, frame: Frame, given: dict[str, Value], node: ast.AST) -> Value:
         raise NotImplementedError
 
+    def member_values(self, base: Value, name: str) -> Value:
+        raise NotImplementedError
+
     def implicit(
         self,
         node: ast.AST,
@@ -71,7 +74,9 @@ class Expressions(Machine):
         return value
 
     def value_of_place(self, node: ast.expr) -> Value:
-        if isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            return self.member_values(self.value(node.value), node.attr)
+        if isinstance(node, ast.Subscript):
             return self.heap.within(self.value(node.value))
         return NOTHING
 
@@ -153,7 +158,7 @@ class Expressions(Machine):
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self.value(node.value)
         self.uses(base, node.attr)
-        result = self.heap.within(base)
+        result = self.member_values(base, node.attr)
         typ = self.context.type_of(node.value)
         if base and self.is_plain_member(node.attr, typ, base):
             return NOTHING
@@ -229,7 +234,7 @@ class Expressions(Machine):
         elif isinstance(target, ast.Attribute):
             base = self.value(target.value)
             self.check_plain_target(target, target.value, value)
-            self.store(base, value - {UNTRUSTED}, target, f"`{ast.unparse(target.value)}`")
+            self.store(base, value - {UNTRUSTED}, target, f"`{ast.unparse(target.value)}`", target.attr)
             self.implicit(target, [target.value], (target.attr, "__setattr__"), [value], only_accessors=True)
         elif isinstance(target, ast.Subscript):
             base, index = self.value(target.value), self.value(target.slice)

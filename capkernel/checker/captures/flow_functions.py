@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from mypy.nodes import TypeInfo
+from mypy.nodes import TypeInfo, Var
 from mypy.types import CallableType, Overloaded, Type, get_proper_type
 
 from capkernel.checker.captures.flow_expr import Expressions
@@ -13,7 +13,7 @@ from capkernel.checker.captures.flow_machine import TooMuchWork
 from capkernel.checker.captures.known import Function
 from capkernel.checker.captures.scopes import FunctionNode
 from capkernel.checker.captures.types import instances, is_session_module
-from capkernel.checker.captures.values import NOTHING, UNKNOWN, UNTRUSTED, Closure, Frame, Site, Value
+from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Closure, Frame, Site, Token, Value
 
 _DEEPEST = 40
 
@@ -176,14 +176,77 @@ class Functions(Expressions):
     def _run_methods(self, methods: Sequence[Function], node: ast.Call, receiver: Value, arguments: Arguments) -> Value:
         result = NOTHING
         for method in methods:
-            result |= self.inline(
-                method, self.session, self._given(method.node, node, arguments, _self_of(method, receiver)), node
-            )
+            of = self.class_values(method.class_name) if is_classmethod(method) else _self_of(method, receiver)
+            result |= self.inline(method, self.session, self._given(method.node, node, arguments, of), node)
         return result
+
+    def class_values(self, name: str) -> Value:
+        """The class that a session name stands for, as an object that can be stored into."""
+        return self.session_value(name) or UNKNOWN
+
+    def member_values(self, base: Value, name: str) -> Value:
+        """What attribute `name` of these objects may be: of an object made here, what was stored under that name."""
+        found = NOTHING
+        for token in base:
+            fields = self.heap.fields.get(token) if isinstance(token, Site) else None
+            info = self.instances.get(token.node) if isinstance(token, Site) else None
+            symbol = None if info is None else info.get(name)
+            of_class = None
+            if fields is not None and info is not None and symbol is not None and isinstance(symbol.node, Var):
+                of_class = self._of_classes(info, name)
+            if fields is None or of_class is None:
+                found |= self.heap.within(frozenset((token,)))
+            else:
+                found |= self.heap.within(fields.get(name, NOTHING)) | of_class
+        return found
+
+    def _of_classes(self, info: TypeInfo, name: str) -> Value | None:
+        """What a class gives to its objects under a name; None when that cannot be told."""
+        found = NOTHING
+        for base in info.mro:
+            definition = self.classes.get(base.fullname)
+            if definition is None:
+                if is_session_module(base.module_name):
+                    return None
+                continue
+            if "__getattr__" in base.names or not isinstance(definition.context.parents.get(definition.node), ast.Module):
+                return None
+            known = self.heap.within(self.class_values(base.name))
+            bindings = definition.context.scopes.of[definition.node].bindings.get(name, [])
+            if all(_is_harmless_default(binding.value) for binding in bindings):
+                known = frozenset(token for token in known if not _is_class(token) and token is not OUTER)
+            found |= known
+        return found
+
+    # ── methods that run without being called ────────────────────────────────────────────────────────────────────────
+
+    def hooks(self, node: ast.AST, value: Value) -> None:
+        """A library may show, compare, hash, format and iterate whatever it is given."""
+        if self.active:
+            self._run_hooks(node, value, _is_hook)
+
+    def finalize(self, node: ast.AST) -> None:
+        """At the end of a block the objects made in it may be finalized, with what they hold."""
+        sites: Value = frozenset(site for site in self.heap.contents if site.node in self.instances)
+        self._run_hooks(node, sites, lambda name: name == "__del__")
+
+    def _run_hooks(self, node: ast.AST, value: Value, wanted: Callable[[str], bool]) -> None:
+        for token in self.heap.within(value):
+            info = self.instances.get(token.node) if isinstance(token, Site) else None
+            if info is None:
+                continue
+            for base in info.mro:
+                definition = self.classes.get(base.fullname)
+                for method in [] if definition is None else definition.methods():
+                    if wanted(method.name):
+                        given = self._spread(method, frozenset((token,)), [])
+                        self.inline(method, self.session, given, node)
 
     def _construct(self, node: ast.Call, info: TypeInfo, arguments: Arguments) -> Value:
         site = Site(node, frozenset(self.active))
         made: Value = frozenset((site,))
+        self.instances[node] = info
+        self.heap.made(site)
         ran = False
         for name in ("__new__", "__init__", "__post_init__"):
             for method in self._methods(info, name)[:1]:
@@ -277,6 +340,36 @@ def _own_nodes(function: FunctionNode) -> list[ast.AST]:
 def _self_of(method: Function, receiver: Value) -> Value | None:
     decorators = {_decorator_name(decorator) for decorator in getattr(method.node, "decorator_list", ())}
     return None if "staticmethod" in decorators else receiver
+
+
+def _is_class(token: Token) -> bool:
+    return isinstance(token, Site) and isinstance(token.node, ast.ClassDef)
+
+
+def _is_harmless_default(value: ast.expr | None) -> bool:
+    """`kept = None`, `count: int`, `tags: list[str] = field(...)`: no object that all objects of the class share."""
+    if value is None or isinstance(value, ast.Constant):
+        return True
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in ("field", "dataclasses.field")
+
+
+def is_classmethod(method: Function) -> bool:
+    return any(_decorator_name(decorator) == "classmethod" for decorator in getattr(method.node, "decorator_list", ()))
+
+
+def _is_hook(name: str) -> bool:
+    if name.startswith("_repr_") or name == "_ipython_display_":
+        return True
+    return name.startswith("__") and name.endswith("__") and name not in _NOT_BY_LIBRARIES
+
+
+# Called when a class or an object is made, a name is read or written, a block is entered: where that stands.
+_NOT_BY_LIBRARIES = frozenset(
+    """
+    __init__ __new__ __post_init__ __init_subclass__ __set_name__ __class_getitem__ __get__ __set__ __delete__
+    __getattr__ __setattr__ __delattr__ __del__ __setitem__ __delitem__ __iadd__ __isub__ __imul__ __ior__ __iand__
+    """.split()
+)
 
 
 def _is_accessor(method: Function) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
+from mypy.nodes import TypeInfo
 from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View
@@ -75,6 +76,7 @@ class Machine:
         self._escaped: set[ast.AST] = set()
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
+        self.instances: dict[ast.AST, TypeInfo] = {}  # calls that make a value of a session class
         self._running: dict[tuple[object, ...], Value] = {}
         self.followed: set[tuple[SiteKey, str]] = set()  # what was done with which capability, for the plan
 
@@ -165,8 +167,15 @@ class Machine:
         if self.types.is_immutable(typ) or only_classified(typ) is not None:
             return NOTHING
         if self.types.is_plain(typ):
-            return frozenset(token for token in value if isinstance(token, Site) or token is OUTER)
+            # The object may be one that was there before; an object that leads to authority it cannot be.
+            return frozenset(
+                token for token in value if token is OUTER or (isinstance(token, Site) and not self._leads_on(token))
+            )
         return value
+
+    def _leads_on(self, site: Site) -> bool:
+        inside = self.heap.within(frozenset((site,)))
+        return any(isinstance(token, (Cap, Dead, Closure)) for token in inside)
 
     def is_plain_member(self, name: str, typ: Type | None, base: Value) -> bool:
         """Whether `.name` of a value that mypy does not know is plain: there can be only capabilities behind it."""
@@ -255,7 +264,7 @@ class Machine:
 
     # ── storing and leaving ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def store(self, target: Value, value: Value, node: ast.AST, what: str) -> None:
+    def store(self, target: Value, value: Value, node: ast.AST, what: str, field: str = "") -> None:
         """Put `value` into the objects `target`; refused when they are older than a block whose capability it holds."""
         caps = self.caps(value) & set(self.active)
         sites = [token for token in target if isinstance(token, Site)]
@@ -268,7 +277,7 @@ class Machine:
                 return
         if value:
             for site in sites:
-                self.heap.add(site, value)
+                self.heap.add(site, value, field)
 
     def check_plain_target(self, node: ast.AST, target: ast.expr, value: Value) -> None:
         """A capability in an object whose type says that it holds plain data could not be followed any further."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from capkernel.checker.captures.known import Class, Context, Entry, Function, View
+from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder, Unshippable
 from capkernel.checker.captures.purity import Purity
 from capkernel.checker.captures.reach import Violation
-from capkernel.checker.captures.types import API, Types, is_classified, shown
+from capkernel.checker.captures.types import API, Types, holds_classified, is_any, is_classified, shown
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import pure
 from capkernel.diagnostics.model import Captured, Note
+
+
+_MAPS = ("map", "flat_map")
+_NAMED = (ast.Name, ast.Attribute, ast.Call)
 
 
 class MapCalls:
@@ -37,9 +41,14 @@ class MapCalls:
 
     def visit(self, node: ast.Call) -> None:
         function = node.func
-        if not isinstance(function, ast.Attribute) or function.attr not in ("map", "flat_map"):
+        if not isinstance(function, ast.Attribute) or function.attr not in _MAPS:
+            self._handed_over(node)
             return
-        if not is_classified(self._context.type_of(function.value)):
+        typ = self._context.type_of(function.value)
+        if is_any(typ) and self._stands_for_classified(function.value):
+            self._refuse_untyped(node, function, (), _name_of(function.value))
+            return
+        if not is_classified(typ):
             return
         if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
             self._refuse(node, f"`{function.attr}` takes exactly one function, written in the call")
@@ -103,6 +112,65 @@ class MapCalls:
                 "the text of this function cannot be shipped to the vault as it was checked",
                 help="write it as a `def` at the left margin",
             )
+
+    # ── a Classified value without its type ──────────────────────────────────────────────────────────────────────────
+
+    def _stands_for_classified(self, receiver: ast.expr) -> bool:
+        """Whether a value of no known type was made of a Classified one."""
+        for name in (part for part in ast.walk(receiver) if isinstance(part, ast.Name)):
+            owner = self._context.scopes.owner(name)
+            bindings = [] if owner is None else owner.bindings.get(name.id, [])
+            values = [binding.value for binding in bindings if binding.value is not None]
+            if any(self._mentions_classified(value) for value in values):
+                return True
+            entry = None if bindings else self._entries.get(name.id)
+            if entry is not None and any(self._is_classified_name(mentioned) for mentioned in entry.mentions):
+                return True
+        return False
+
+    def _mentions_classified(self, value: ast.expr) -> bool:
+        return any(holds_classified(self._context.type_of(part)) for part in ast.walk(value) if isinstance(part, _NAMED))
+
+    def _is_classified_name(self, name: str) -> bool:
+        entry = self._entries.get(name)
+        return entry is not None and isinstance(entry.known, Data) and holds_classified(entry.known.type)
+
+    def _handed_over(self, node: ast.Call) -> None:
+        """A Classified given to a helper that maps it without knowing what it is."""
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if not isinstance(node.func, ast.Name) or not any(is_classified(self._context.type_of(one)) for one in given):
+            return
+        helper = self._function(node.func, self._view(node))
+        if not isinstance(helper, Function):
+            return
+        names = [argument.arg for argument in helper.node.args.posonlyargs + helper.node.args.args]
+        pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+        classified = {name for name, value in pairs if is_classified(self._context.type_of(value))}
+        for inner in ast.walk(helper.node):
+            if not (
+                isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _MAPS
+            ):
+                continue
+            receiver = inner.func.value
+            if (
+                isinstance(receiver, ast.Name)
+                and receiver.id in classified
+                and helper.context.scopes.owner(receiver) is helper.scope
+                and is_any(helper.context.type_of(receiver))
+            ):
+                note = Note(f"`{helper.name}` maps it here", helper.context.number, helper.context.cell.span(inner))
+                self._refuse_untyped(node, inner.func, (note,), receiver.id)
+                return
+
+    def _refuse_untyped(self, node: ast.Call, function: ast.Attribute, notes: tuple[Note, ...], name: str) -> None:
+        self._report.add(
+            "impure-map",
+            node,
+            f"`.{function.attr}` is called on a Classified value of which only `Any` is known",
+            notes=notes,
+            help="say what it is, then the function it gets is checked where it is called",
+            fix=show(f"{name}: Classified[str]"),
+        )
 
     # ── refusing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,6 +245,10 @@ def _causes(violations: list[Violation]) -> list[Violation]:
 
 def _is_inside(node: ast.AST, outer: ast.AST) -> bool:
     return any(inner is node for inner in ast.walk(outer))
+
+
+def _name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else "secret"
 
 
 def _short(node: ast.expr) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from capkernel.checker.captures.codekeys import CodeKeys
+from capkernel.checker.captures.format_keeping import keeps_format
 from capkernel.checker.captures.known import Class, Context, Function
 from capkernel.checker.captures.reach import Reach
 from capkernel.checker.captures.sources import shipped_source
@@ -79,7 +80,7 @@ class PlanBuilder:
             before = self._pure.get(keys[node])
             if before is not None:
                 resolved = _either(before.free, resolved)
-            self._pure[keys[node]] = PureFunction(keys[node], kind, name, source, resolved)
+            self._pure[keys[node]] = PureFunction(keys[node], kind, name, source, resolved, keeps_format(node))
 
     def _free_name(self, free: FreeName, reach: Reach, keys: dict[ast.AST, CodeKey]) -> FreeName:
         if free.kind != "function":

@@ -12,17 +12,21 @@ from capkernel.checker.captures.described import described
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import (
+    MUTATING,
     MUTATING_FUNCTIONS,
     PURE_API,
     Reach,
     Violation,
     children,
+    count_of_inputs,
     first_name,
     has_no_target,
     is_accessor,
     is_literal,
     is_member_base,
     is_module_name,
+    is_named,
+    is_plain_text_call,
     origin_of,
     root_of,
     stored_root_of,
@@ -78,6 +82,8 @@ class Walk:
             self._attribute(node)
         elif isinstance(node, ast.Call):
             self._call(node)
+        elif isinstance(node, ast.Nonlocal) and all(self._is_bound_inside(node, name) for name in node.names):
+            pass  # a variable of a call that is going on
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             kind = "global" if isinstance(node, ast.Global) else "nonlocal"
             self.refuse(node, f"rebinds `{node.names[0]}` with `{kind}`", node.names[0])
@@ -86,6 +92,14 @@ class Walk:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._import(node)
         self._store(node)
+
+    def _is_bound_inside(self, node: ast.AST, name: str) -> bool:
+        """Whether `nonlocal name` means a variable of a function that stands inside of what is judged."""
+        around: ast.AST | None = node
+        while around is not None and around not in self.context.scopes.of:
+            around = self.context.parents.get(around)
+        scope = None if around is None else self.context.scopes.of[around].owner(name)
+        return scope is not None and self.is_own(scope)
 
     # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,6 +219,9 @@ class Walk:
                 name = owner if root is None else root.id
                 self.refuse(node, f"uses `{owner}.{node.attr}`, which acts outside the vault", name, shown(base))
             return
+        parent = self.context.parents.get(node)
+        if node.attr in MUTATING and not (isinstance(parent, ast.Call) and parent.func is node):
+            self._refuse_store(node.value, node)  # `key=kept.append`: whoever gets it may call it
         table = pure()
         if node.attr in table.impure_methods and node not in self._targetless and not self._is_safe(base):
             self.refuse(node, f"calls `.{node.attr}`, which is not known to be pure")
@@ -225,6 +242,8 @@ class Walk:
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in pure().text_without_target and has_no_target(node):
             self._targetless.add(function)
+        if isinstance(function, ast.Attribute) and is_plain_text_call(node, function.attr):
+            self._targetless.add(function)
         if isinstance(function, ast.Name) and function.id in ("getattr", "hasattr") and len(node.args) > 1:
             name = node.args[1]
             text = name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
@@ -235,6 +254,8 @@ class Walk:
             elif text in pure().impure_methods:
                 self.refuse(node, f"reads `.{text}`, which is not known to be pure")
             self.reach.attributes.add(text)
+            if text in MUTATING:
+                self._refuse_store(node.args[0], node)
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 # operator.methodcaller("show") names a method too
@@ -245,8 +266,21 @@ class Walk:
         """A captured object that is handed to something that stores into it."""
         function = node.func
         path = path_of(function, self.context, self.purity.view)
-        if path in MUTATING_FUNCTIONS and node.args:
+        unbound = (
+            path.startswith(("builtins.", "collections.")) and path.rpartition(".")[2] in MUTATING
+        )  # `list.append`
+        if node.args and (path in MUTATING_FUNCTIONS or unbound):
             self._refuse_store(node.args[0], node)
+            return
+        for keyword in node.keywords:
+            if keyword.arg == "out":
+                self._refuse_store(keyword.value, node)
+        for argument in node.args[count_of_inputs(self.context.type_of(function)) :]:
+            self._refuse_store(argument, node)  # `numpy.add(x, y, kept)`
+        if isinstance(function, ast.Call) and is_named(function.func, "methodcaller"):
+            named = function.args[0] if function.args else None
+            if isinstance(named, ast.Constant) and named.value in MUTATING and node.args:
+                self._refuse_store(node.args[0], node)
             return
         if not isinstance(function, ast.Name):
             return
@@ -274,8 +308,8 @@ class Walk:
 
     def _refuse_store(self, value: ast.expr, node: ast.AST) -> None:
         root = root_of(value)
-        if root is None:
-            return
+        if root is None or path_of(root, self.context, self.purity.view):
+            return  # `np.append(x, 1)` is a function of a library, judged by its name
         owner = self.context.scopes.owner(root)
         name = root.id
         if self.is_own(owner):

@@ -53,7 +53,7 @@ class Purity:
             changed = False
             for definition in list(reach.classes.values()):
                 for method in definition.methods():
-                    if method.node in judged or not may_be_called(method, reach.attributes):
+                    if method.node in judged or not may_be_called(method, reach.attributes, definition):
                         continue
                     judged.add(method.node)
                     changed = True

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mypy.nodes import TypeInfo
+from mypy.types import Type
 
 from capkernel.checker.captures.known import Class, Context, Entry, Function, is_module
+from capkernel.checker.captures.types import instances, is_session_module
 from capkernel.wire.plan import FreeName
 
 MUTATING = frozenset(
@@ -64,6 +66,10 @@ MUTATING_FUNCTIONS = frozenset(
         "builtins.next",
         "numpy.put",
         "numpy.copyto",
+        "numpy.place",
+        "numpy.putmask",
+        "numpy.put_along_axis",
+        "numpy.fill_diagonal",
     )
 )
 # Of the API, what a pure function may name.
@@ -140,11 +146,24 @@ def stored_root_of(node: ast.AST) -> ast.Name | None:
     return None
 
 
-def may_be_called(method: Function, attributes: set[str]) -> bool:
+# Methods that the language and libraries call by name on whatever they are given: `**x`, `json.dump(data, x)`.
+_BY_LIBRARIES = frozenset(
+    """
+    keys items values get copy update append extend read readline readlines readinto read1 write writelines close flush
+    seek tell send throw default encode iterencode decode utcoffset dst tzname fromutc isoformat hexdigest digest
+    """.split()
+)
+
+
+def may_be_called(method: Function, attributes: set[str], definition: Class) -> bool:
     node = method.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    if method.name.startswith("__"):
-        return True  # called by syntax, or under a mangled name
+    if method.name.startswith("__") or method.name in _BY_LIBRARIES:
+        return True  # called by syntax, by a library, or under a mangled name
+    if definition.info is not None and any(
+        method.name in base.names for base in definition.info.mro[1:] if not is_session_module(base.module_name)
+    ):
+        return True  # it overrides a method that the library's own ones call
     # Anything but a plain method may run when an attribute is read, also through a format string.
     return bool(node.decorator_list) or method.name in attributes
 
@@ -165,6 +184,28 @@ def has_no_target(node: ast.Call) -> bool:
     if node.args:
         return False
     return not any(keyword.arg in (None, "path_or_buf", "path", "buf", "path_or_buffer") for keyword in node.keywords)
+
+
+def count_of_inputs(typ: Type | None) -> int:
+    """How many arguments a numpy ufunc reads: it writes into those that follow. Without end for anything else."""
+    found = None if typ is None else next(instances(typ), None)
+    digits = "" if found is None else found.name.partition("_UFunc_Nin")[2][:1]
+    return int(digits) if digits else 10_000
+
+
+def is_named(node: ast.expr, name: str) -> bool:
+    """Whether `node` is this name, or an attribute of this name."""
+    return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+
+
+def is_plain_text_call(node: ast.Call, method: str) -> bool:
+    """`df.query("a > 1")` without a name from outside, and `df.sample(random_state=1)`: these compute with the frame."""
+    if method == "sample":
+        return any(keyword.arg == "random_state" and is_literal(keyword.value) for keyword in node.keywords)
+    if method not in ("query", "eval") or not node.args:
+        return False
+    text = node.args[0]
+    return isinstance(text, ast.Constant) and isinstance(text.value, str) and "@" not in text.value
 
 
 def is_module_name(context: Context, node: ast.expr) -> bool:

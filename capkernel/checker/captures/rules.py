@@ -9,6 +9,7 @@ from mypy.nodes import TypeInfo
 
 from capkernel.checker.captures.ambient import AmbientRule
 from capkernel.checker.captures.classified import ClassifiedRule
+from capkernel.checker.captures.frame_text import FrameText
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.map_calls import MapCalls
 from capkernel.checker.captures.paths import path_of
@@ -31,6 +32,7 @@ class Rules:
         self._view = view
         self._ambient = AmbientRule(context, view, report)
         self._classified = ClassifiedRule(context, view, report)
+        self._frames = FrameText(context, view, report)
         self.opens_block = False
 
     def walk(self) -> None:
@@ -86,6 +88,7 @@ class Rules:
         if classified is not None:
             self._plan.add_mask(node, shown(classified.args[0]) if classified.args else "Any", self._context)
         self._maps.visit(node)
+        self._frames.visit(node)
 
     def _reference(self, node: ast.Name | ast.Attribute) -> None:
         name = granting_name(node, self._context)

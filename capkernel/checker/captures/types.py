@@ -239,6 +239,15 @@ def is_callable(typ: Type | None) -> bool:
     return typ is not None and isinstance(get_proper_type(typ), (CallableType, Overloaded, TypeType))
 
 
+def is_any(typ: Type | None) -> bool:
+    """Whether nothing is known of a value."""
+    return typ is not None and isinstance(get_proper_type(typ), AnyType)
+
+
+def is_exception(info: TypeInfo) -> bool:
+    return any(base.fullname == "builtins.BaseException" for base in info.mro)
+
+
 def mentions_any(typ: Type | None) -> bool:
     """Whether something in a type is not known, so that what mypy derives from it is a claim."""
     if typ is None:

@@ -110,6 +110,8 @@ class Heap:
 
     def __init__(self, contents: dict[Site, Value] | None = None) -> None:
         self.contents: dict[Site, Value] = dict(contents or {})
+        self.fields: dict[Site, dict[str, Value]] = {}  # of objects whose every store named an attribute
+        self._blurred: set[Site] = set()
         self.produced: dict[Site, Value] = {}  # what iterating a lazy object gives; what it holds is in `contents`
         self.changes = 0
         self.visits = 0  # tokens looked at, a measure of the work done
@@ -124,7 +126,23 @@ class Heap:
             given |= self.within(self.produced[token])
         return given
 
-    def add(self, site: Site, value: Value) -> None:
+    def made(self, site: Site) -> None:
+        """A new object of which nothing is known but what will be stored under a name."""
+        if site not in self._blurred:
+            self.fields.setdefault(site, {})
+
+    def add(self, site: Site, value: Value, field: str = "") -> None:
+        """`site` may hold `value` as well, under the name of an attribute or anywhere."""
+        fields = self.fields.get(site)
+        if fields is not None and value:
+            if field:
+                known = fields.get(field, NOTHING)
+                self.changes += not value - {UNTRUSTED} <= known
+                fields[field] = known | (value - {UNTRUSTED})
+            else:
+                del self.fields[site]
+                self._blurred.add(site)
+                self.changes += 1
         before = self.contents.get(site, NOTHING)
         after = before | (value - {site, UNTRUSTED})
         if after != before:
@@ -153,6 +171,13 @@ class Heap:
             kept = older(site, cap)
             after[kept] = after.get(kept, NOTHING) | killed(value, cap)
         self.contents = after
+        kept_fields: dict[Site, dict[str, Value]] = {}
+        for site, fields in self.fields.items():
+            same = kept_fields.setdefault(older(site, cap), {})
+            for name, value in fields.items():
+                same[name] = same.get(name, NOTHING) | killed(value, cap)
+        self._blurred = {older(site, cap) for site in self._blurred}
+        self.fields = {site: fields for site, fields in kept_fields.items() if site not in self._blurred}
         self.produced = {older(site, cap): killed(value, cap) for site, value in self.produced.items()}
         self.changes += 1
 

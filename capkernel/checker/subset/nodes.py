@@ -183,8 +183,9 @@ class Walker:
         self._report.add("unsafe-feature", node, f"`.{name}` is not available to a cell", help=help_text, fix=fix)
 
     def _match_class(self, node: ast.MatchClass) -> None:
+        of_error = _last_name(node.cls).endswith(("Error", "Exception"))  # `.obj` is whatever object failed
         for name in node.kwd_attrs:
-            if is_interpreter_attribute(name):
+            if is_interpreter_attribute(name) or (of_error and name == "obj"):
                 self._report.add(
                     "unsafe-feature",
                     node,
@@ -262,7 +263,7 @@ class Walker:
         for argument in fixed:
             value = argument.value if isinstance(argument, ast.Constant) else None
             if not isinstance(value, str) or any(
-                part.startswith("_") or is_interpreter_attribute(part) for part in value.split(".")
+                part.startswith("_") or part == "obj" or is_interpreter_attribute(part) for part in value.split(".")
             ):
                 help_text, fix = advice("reflection")
                 self._report.add(

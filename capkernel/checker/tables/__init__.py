@@ -62,6 +62,7 @@ class Ambient:
     path_methods: frozenset[str]
     path_owners: tuple[str, ...]
     path_keywords: frozenset[str]
+    path_text: tuple[str, ...]
     advice: Mapping[str, Advice]
 
     def refused_module(self, module: str) -> str | None:
@@ -175,6 +176,7 @@ def ambient() -> Ambient:
         path_methods=frozenset(data["path_methods"]["names"]),
         path_owners=tuple(data["path_methods"]["owners"]),
         path_keywords=frozenset(data["path_keywords"]["names"]),
+        path_text=tuple(data["path_text"]["names"]),
         advice={name: Advice(**entry) for name, entry in data["advice"].items()},
     )
 

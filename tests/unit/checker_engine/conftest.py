@@ -112,8 +112,7 @@ def _cells(name: str, place: Path) -> Cells:
     if name not in _engines:
         _engines[name] = (Engine(place, profile), [0])
     engine, used = _engines[name]
-    engine.table.clear()
-    engine.globals_set.clear()
+    engine.reset()
     return Cells(engine, profile, used[0])
 
 

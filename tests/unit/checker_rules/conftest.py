@@ -27,9 +27,7 @@ class Notebook:
     """Checks and commits cells in order."""
 
     def __init__(self, engine: Engine) -> None:
-        engine.table.clear()
-        engine.globals_set.clear()
-        engine._imports = frozenset()
+        engine.reset()
         self.captures = CaptureSession()
         self.session = CheckerSession(engine, STANDARD, check_subset, self.captures)
         self.number = 0

@@ -76,7 +76,7 @@ def test_only_regular_files_of_bounded_size(tmp_path: Path, monkeypatch: pytest.
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "big.py").write_text("a = 1\n")
     monkeypatch.setattr(module, "MOST_BYTES", 3)
-    for name, words in (("d.py", "directory"), ("pipe.py", "regular"), ("big.py", "larger"), ("no.py", "no such file")):
+    for name, words in (("d.py", "folder"), ("pipe.py", "regular"), ("big.py", "larger"), ("no.py", "no such file")):
         with pytest.raises(Unreadable, match=words):
             cells_of(tmp_path / name)
 

@@ -19,9 +19,12 @@ from capkernel.wire.vault import (
     Ended,
     KeeperReady,
     Limits,
+    Mirror,
+    Mirrored,
     NewRunner,
     RunnerLost,
     RunnerReady,
+    SecureFile,
     Settle,
     Settled,
     Status,
@@ -40,6 +43,7 @@ from capkernel.wire.worker import (
     InputReply,
     InputRequest,
     Inspect,
+    MaskShown,
     Published,
     Ready,
     Shutdown,
@@ -52,6 +56,7 @@ STATUS = Status(1, 0, 0, 0, 0, 0, {}, 1)
 # "<" is received, ">" is sent; the last one is the one that is wrong, all before it are lawful.
 WORKER = [
     [("<", Published(1, "stream", {}))], [("<", Finished(1, {}))], [("<", CALL)], [("<", Classify("a"))],
+    [("<", MaskShown("a"))],
     [("<", InputRequest(1, ""))], [("<", READY), ("<", READY)], [(">", RUN)], [(">", Complete(1, "x", 1))],
     [("<", READY), ("<", Finished(1, {}))], [("<", READY), (">", RUN), ("<", Finished(1, {})), ("<", Finished(1, {}))],
     [("<", READY), (">", RUN), ("<", Finished(2, {}))], [("<", READY), ("<", CALL), ("<", CALL)],
@@ -71,6 +76,9 @@ KEEPER = [
     [(">", BEGIN), (">", Settle(1)), (">", Count(1))], [(">", BEGIN), ("<", KEPT), (">", Write(1, "h", 1)), ("<", STATUS)],  # noqa: E501
     [(">", BEGIN), ("<", KEPT), (">", Describe(1, "h")), ("<", Written(1, "poison"))],
     [(">", BEGIN), ("<", KEPT), (">", Describe(2, "h")), ("<", Described(1, "unknown"))],
+    [(">", BEGIN), (">", Mirror(1, "h", ""))], [(">", BEGIN), (">", SecureFile()), (">", SecureFile())],
+    [(">", BEGIN), (">", SecureFile()), ("<", KEPT), (">", Mirror(1, "h", "")), ("<", Written(1, "poison"))],
+    [(">", BEGIN), (">", SecureFile()), ("<", KEPT), ("<", Mirrored(1))],
 ]  # fmt: skip
 CHECKER = [
     [(">", Check(1, "x"))], [("<", Committed(1))], [("<", Started("", 0)), ("<", Started("", 0))],
@@ -111,7 +119,7 @@ def test_out_of_turn(kind: type, steps: list[tuple[str, Any]]) -> None:
 
 def test_lawful_orders() -> None:
     play(WorkerLink(), [
-        ("<", READY), ("<", Published(9, "stream", {})), ("<", Classify("a")), (">", Complete(1, "x", 1)), (">", Execute(2, 1, "x", "x")),  # noqa: E501
+        ("<", READY), ("<", Published(9, "stream", {})), ("<", Classify("a")), ("<", MaskShown("a")), (">", Complete(1, "x", 1)), (">", Execute(2, 1, "x", "x")),  # noqa: E501
         ("<", CALL), ("<", Call(2, CloseScope("h"))), ("<", Finished(1, {})), (">", CallResult(2)), ("<", InputRequest(2, "")),  # noqa: E501
         (">", InputReply(2, "x")), ("<", Finished(2, {})), (">", CallResult(1)), ("<", CALL), (">", Evaluate(3, 2, "x")),  # noqa: E501
         (">", Shutdown()),
@@ -119,6 +127,7 @@ def test_lawful_orders() -> None:
     play(KeeperLink(), [
         (">", BEGIN), (">", Describe(1, "0")), ("<", KEPT), (">", RUNNER), ("<", Described(1, "unknown")), ("<", RunnerLost(1)),  # noqa: E501
         (">", NewRunner(2)), ("<", RunnerLost(1)), ("<", RunnerReady("{}", 2)), (">", Settle(2)), ("<", Settled(2)),
+        (">", SecureFile()), (">", Mirror(3, "h", "")), ("<", Mirrored(3)),
     ])  # fmt: skip
     play(Turns(), [
         ("<", Progress("x")), ("<", Started("", 0)), (">", Check(1, "x")), ("<", Accepted(1, NOTHING)), (">", Commit(1, ())),  # noqa: E501

@@ -7,7 +7,6 @@ import unicodedata
 
 import pytest
 
-from capkernel.viewer.plain import lines, visible, what
 from capkernel.wire.shown import (
     Atom,
     Bool,
@@ -24,6 +23,7 @@ from capkernel.wire.shown import (
     Text,
     Unknown,
 )
+from capkernel.wire.shown_text import lines, visible, what
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\r\b\x7f\x9b31m\u202eabc\u2066\u200b\u2028\ufeff\U000e0041\ud800\ue000"
 

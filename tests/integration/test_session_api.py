@@ -1,0 +1,139 @@
+"""`capkernel.Session`: cells from a program, over a real kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import capkernel
+from capkernel.diagnostics.model import Diagnostic
+
+
+def in_session(directory: Path, body: Callable[[capkernel.Session], Awaitable[None]], **options: object) -> None:
+    async def main() -> None:
+        async with capkernel.Session(directory=directory, **options) as session:  # type: ignore[arg-type]
+            await asyncio.wait_for(body(session), 120)
+
+    asyncio.run(main())
+
+
+def test_results_say_how_a_cell_went(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+
+    async def body(session: capkernel.Session) -> None:
+        seen: list[str] = []
+        ran = await session.execute("print('hi')\n1 + 1", watch=lambda output: seen.append(output.output_type))
+        assert (ran.status, ran.text, ran.error, ran.authority, ran.count) == ("ok", "hi\n2\n", "", "", 1)
+        assert seen == ["stream", "execute_result"]
+
+        raised = await session.execute("{}['missing']")
+        assert (raised.status, raised.error) == ("error", "KeyError: 'missing'")
+        assert "KeyError" in raised.text
+        assert "\x1b" not in raised.text
+        assert {found.severity for found in raised.diagnostics} <= {"warning"}  # it ran: a warning refuses nothing
+
+        refused = await session.execute("before = 1\nopen('a.txt')")
+        assert refused.status == "refused"
+        (found,) = refused.diagnostics
+        assert isinstance(found, Diagnostic)
+        assert (found.code, found.span.line, found.severity) == ("ambient-authority", 2, "error")
+        assert (await session.execute("before")).status != "ok"  # nothing of it ran
+
+        allowed = await session.execute("with request_file_system() as fs:\n    print(fs.access('a.txt').read())")
+        assert (allowed.status, allowed.text) == ("ok", "abc\n")
+        assert allowed.authority == "may: read a.txt · nothing else"
+
+    in_session(tmp_path, body)
+
+
+def test_a_secret_is_a_mask_here_too(tmp_path: Path) -> None:
+    async def body(session: capkernel.Session) -> None:
+        shown = await session.execute("s = classify('xyzzy' * 2).map(str.upper)\ns")
+        assert shown.status == "ok"
+        assert shown.text == "Classified[str](***)\n"
+        assert "XYZZY" not in repr(shown)
+
+    in_session(tmp_path, body)
+
+
+def test_input_is_asked_of_the_program_or_fails(tmp_path: Path) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def ask(prompt: str, hidden: bool) -> str:
+        asked.append((prompt, hidden))
+        return "Ada"
+
+    async def body(session: capkernel.Session) -> None:
+        ran = await session.execute("input('name? ')")
+        assert (ran.status, ran.text) == ("ok", "'Ada'\n")
+        assert len(asked) == 1
+        assert "name?" in asked[0][0]
+        assert not asked[0][1]
+
+    in_session(tmp_path, body, ask=ask)
+
+    async def alone(session: capkernel.Session) -> None:
+        assert (await session.execute("input('name? ')")).error.startswith("StdinNotImplementedError")
+
+    in_session(tmp_path, alone)
+
+
+def test_cells_queue_and_a_cancelled_one_is_interrupted(tmp_path: Path) -> None:
+    async def body(session: capkernel.Session) -> None:
+        first, second = await asyncio.gather(session.execute("x = 1"), session.execute("x + 1"))
+        assert (first.status, second.text) == ("ok", "2\n")
+        began = asyncio.Event()
+        sleeping = asyncio.create_task(
+            session.execute("import time\nprint('on')\ntime.sleep(600)", watch=lambda _output: began.set())
+        )
+        await began.wait()
+        sleeping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sleeping
+        assert (await session.execute("x")).text == "1\n"  # the session and what it holds are there
+        assert (await session.is_complete("for i in x:"))[0] == "incomplete"
+        matches, start, end = await session.complete("x.bit_l")
+        assert ("x.bit_l"[:start] + matches[0] + "x.bit_l"[end:]) == "x.bit_length"
+
+    in_session(tmp_path, body)
+
+
+def test_a_dead_kernel_and_a_bad_start_are_said(tmp_path: Path) -> None:
+    async def body(session: capkernel.Session) -> None:
+        assert (await session.execute("1")).status == "ok"
+        assert session._manager is not None
+        psutil.Process(session._manager.provisioner.pid).kill()  # type: ignore[union-attr]
+        with pytest.raises(capkernel.SessionError, match="the kernel died"):
+            await session.execute("2")
+
+    in_session(tmp_path, body)
+
+    async def no_policy() -> None:
+        async with capkernel.Session(policy=tmp_path / "none.toml"):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(capkernel.SessionError, match="no such policy file"):
+        asyncio.run(no_policy())
+
+    async def unopened() -> None:
+        await capkernel.Session().execute("1")
+
+    with pytest.raises(capkernel.SessionError, match="async with"):
+        asyncio.run(unopened())
+
+
+def test_nothing_is_left_running(tmp_path: Path) -> None:
+    async def body(session: capkernel.Session) -> None:
+        await session.execute("classify(1)")
+
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    in_session(tmp_path, body)
+    end = time.monotonic() + 20
+    while left := {p.pid for p in psutil.Process().children(recursive=True) if p.status() != "zombie"} - before:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
