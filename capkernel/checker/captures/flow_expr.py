@@ -157,7 +157,7 @@ class Expressions(Machine):
 
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self.value(node.value)
-        self.uses(base, node.attr)
+        self.uses(base, node)
         result = self.member_values(base, node.attr)
         typ = self.context.type_of(node.value)
         if base and self.is_plain_member(node.attr, typ, base):
