@@ -278,7 +278,7 @@ class Engine:
             and not read.states & NEW
             and not (read.states & OLD and self._is_known(read.name))
             and read.name not in names.set_in_functions
-            and read.name not in stars
+            and (read.name not in stars or read.states == GONE)
         ]
 
     def _certainly_early(self, found: list[TooEarly], checked: Checked) -> list[TooEarly]:

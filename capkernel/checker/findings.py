@@ -228,7 +228,7 @@ def _causes_first(found: list[Diagnostic]) -> list[Diagnostic]:
         and not (errors and diagnostic.code in _FOLLOW_UPS)
     ]  # fmt: skip
     # One line of the cell gets one line of each kind: ten ways of saying that two bases do not fit are one finding.
-    first = {(diagnostic.span.line, diagnostic.code): diagnostic for diagnostic in reversed(sorted(kept, key=_order))}
+    first = {(diagnostic.span.line, diagnostic.code): diagnostic for diagnostic in sorted(kept, key=_order)[::-1]}
     return sorted(errors, key=_order) + sorted(first.values(), key=_order)
 
 

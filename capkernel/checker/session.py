@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
@@ -20,12 +21,17 @@ from capkernel.checker.engine import CellBlocked, Checked, Engine
 from capkernel.checker.findings import blocked, findings
 from capkernel.checker.profiles import Profile
 from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.checker.repairs import offer
+from capkernel.checker.repairs.causes import with_causes
+from capkernel.checker.scan import scan
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.codekey import cell_filename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024
+_TEXTS_KEPT = 64
+_NAMES_KEPT = 500
 
 
 class Verdict(Protocol):
@@ -59,17 +65,45 @@ class CheckerSession:
         self._captures = captures
         self._dependants = Dependants()
         self._accepted: dict[int, tuple[Checked, Any]] = {}
+        self._refused_names: dict[str, int] = {}  # and the cell that would have bound each
+        self._texts: dict[int, str] = {}  # of the last cells, for repairs that open a block again
 
     def check(self, cell: int, text: str) -> Accepted | Rejected:
         """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see."""
         self.discard(cell)
         module = parse(cell, text)
+        verdict = self._verdict(cell, text, module)
+        if isinstance(verdict, Accepted):
+            return verdict
+        tree = None if isinstance(module, Diagnostic) else module
+        names = frozenset(self._engine.table) | frozenset(self._engine.globals_set)
+        judge = partial(self._against, cell)
+        found = with_causes(verdict.diagnostics, self._refused_names)
+        self._remember_refused(cell, tree)
+        return Rejected(cell, offer(found, text, tree, judge, names, lambda of: self._texts.get(of, "")))
+
+    def _remember_refused(self, cell: int, tree: ast.Module | None) -> None:
+        """What a refused cell would have bound: a later cell that misses it is told which cell to repair."""
+        if tree is not None:
+            self._refused_names.update(dict.fromkeys(scan(tree).bound, cell))
+        while len(self._refused_names) > _NAMES_KEPT:
+            del self._refused_names[next(iter(self._refused_names))]
+
+    def _verdict(self, cell: int, text: str, module: ast.Module | Diagnostic) -> Accepted | Rejected:
         if isinstance(module, Diagnostic):
             return Rejected(cell, (module,))
         try:
             return self._judge(cell, text, module)
         except RecursionError:
             return Rejected(cell, (_too_deep(cell),))
+
+    def _against(self, cell: int, text: str) -> tuple[int, int]:
+        """How many refusals and warnings stand against a repaired text. Leaves nothing behind."""
+        verdict = self._verdict(cell, text, parse(cell, text))
+        if isinstance(verdict, Rejected):
+            return len(verdict.diagnostics), 0
+        self.discard(cell)
+        return 0, len(verdict.warnings)
 
     def _judge(self, cell: int, text: str, module: ast.Module) -> Accepted | Rejected:
         comments = comments_of(text)
@@ -98,8 +132,13 @@ class CheckerSession:
     def commit(self, cell: int, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False) -> None:
         """The accepted cell ran. Raises KeyError for a cell that was not accepted."""
         checked, facts = self._accepted.pop(cell)
+        self._texts[cell] = checked.typed.text
+        while len(self._texts) > _TEXTS_KEPT:
+            del self._texts[next(iter(self._texts))]
         self._engine.commit(checked, sorted(bound), sorted(deleted), raised=raised)
         self._dependants.commit(checked, bound, deleted)
+        for name in bound:
+            self._refused_names.pop(name, None)
         self._captures.commit(facts, bound, deleted)
 
     def discard(self, cell: int) -> None:

@@ -68,7 +68,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check = commands.add_parser("check", help=words, description=words)
     check.add_argument(
         "paths", nargs="+", type=Path, metavar="PATH",
-        help="a notebook, a script, a folder (all notebooks in it and below, and scripts with `# %%%%` cells), or a pattern",
+        help="a notebook, a script, a folder (its notebooks and scripts with `# %%%%` cells, also below), or a pattern",
     )  # fmt: skip
     check.add_argument("--format", choices=FORMATS, default="text")
     check.add_argument("--profile", choices=("strict", "standard", "relaxed"), default="standard")

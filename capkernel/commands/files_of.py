@@ -1,7 +1,7 @@
 """The files that arguments of a command name: files, folders, patterns.
 
-A folder stands for the notebooks in it and below, and for those scripts that have cells (`# %%`); what begins with a dot,
-copies of checkpoints and the libraries of virtual environments are passed over. A file that is named is taken as it is.
+A folder stands for the notebooks in it and below, and for those scripts that have cells (`# %%`); what begins with a
+dot, copies of checkpoints and the libraries of virtual environments are passed over. A named file is taken as it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a refusal says: codes, the Diagnostic type, and its renderers for a person, a page and a model."""
 
 from capkernel.diagnostics.codes import CODES, Code
+from capkernel.diagnostics.edits import apply_edits, for_client
 from capkernel.diagnostics.model import Captured, Diagnostic, Edit, Fix, Note, Span
 from capkernel.diagnostics.render_html import render_html
 from capkernel.diagnostics.render_json import MIME_TYPE, to_json
@@ -16,6 +17,8 @@ __all__ = [
     "Fix",
     "Note",
     "Span",
+    "apply_edits",
+    "for_client",
     "render_concise",
     "render_html",
     "render_text",

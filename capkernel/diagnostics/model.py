@@ -1,6 +1,7 @@
 """A diagnostic: what is wrong, where, what was captured and from where, why that is refused, what to write instead.
 
 Types and names only, never values: a diagnostic is shown to the agent, stored in the notebook and sent to models.
+What an edit holds is text of the cells themselves.
 """
 
 from __future__ import annotations

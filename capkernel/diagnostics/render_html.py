@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from capkernel.diagnostics.codes import CODES
 from capkernel.diagnostics.model import Captured, Diagnostic, Fix, Note
-from capkernel.diagnostics.render_text import MOST_SHOWN, excerpt
+from capkernel.diagnostics.render_text import FIX_LABELS, MOST_SHOWN, excerpt
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _TEX = re.compile(r"[$\\]")  # what a formula begins with; alone in an element it begins none
@@ -78,7 +78,7 @@ def _help(text: str) -> Iterator[str]:
 
 def _fix(fix: Fix | None) -> Iterator[str]:
     if fix is not None:
-        yield f"<p><strong>Fix:</strong> {_prose(fix.text)}</p>"
+        yield f"<p><strong>{FIX_LABELS[fix.applicability].capitalize()}:</strong> {_prose(fix.text)}</p>"
         if fix.code:
             yield _lines(fix.code.splitlines())
 

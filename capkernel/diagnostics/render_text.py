@@ -9,6 +9,7 @@ from capkernel.diagnostics.model import Diagnostic, Note, Span
 
 MOST_SHOWN = 10
 LONGEST_LINE = 160  # of source, in an excerpt
+FIX_LABELS = {"safe": "fix, safe to apply", "unsafe": "fix, changes the meaning", "display": "fix"}
 
 
 def render_concise(diagnostic: Diagnostic) -> str:
@@ -40,7 +41,7 @@ def _render(diagnostic: Diagnostic, sources: Mapping[int, str]) -> str:
     if diagnostic.help:
         lines.append(f"   = help: {diagnostic.help}")
     if diagnostic.fix is not None:
-        lines.append(f"   = fix: {diagnostic.fix.text}")
+        lines.append(f"   = {FIX_LABELS[diagnostic.fix.applicability]}: {diagnostic.fix.text}")
         lines += [f"       {line}" for line in diagnostic.fix.code.splitlines()]
     return "\n".join(lines)
 

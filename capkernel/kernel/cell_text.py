@@ -2,7 +2,7 @@
 
 Rule 1: the text returned is the text that is checked and the text that runs.
 Rule 2: a text that would change if it were transformed again is refused: it would mean two things.
-Rule 3: the work is bounded, as it is done in the kernel: the transformer reads the whole cell anew for each magic in it.
+Rule 3: the work is bounded, as it is done in the kernel: the transformer reads the cell anew for each magic in it.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -73,7 +73,7 @@ class CellTexts:
             stable = _transformed(text) == text
         except (_TooMuchWork, RecursionError, MemoryError, RuntimeError):  # RuntimeError: after 500 magics
             raise _refused(
-                cell, "", "too-much-work", "the cell has too many lines of IPython syntax (`%`, `!`, `?`) for its length",
+                cell, "", "too-much-work", "the cell has too many lines of IPython syntax (`%`, `!`, `?`) for its size",
                 "split the cell",
             ) from None  # fmt: skip
         if not stable:

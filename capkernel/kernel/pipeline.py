@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capkernel.checker.protocol import Accepted, Rejected
-from capkernel.diagnostics import MIME_TYPE, Diagnostic, Span, render_concise, render_html, render_text, to_json
+from capkernel.diagnostics import (
+    MIME_TYPE,
+    Diagnostic,
+    Span,
+    for_client,
+    render_concise,
+    render_html,
+    render_text,
+    to_json,
+)
 from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
@@ -252,6 +261,7 @@ class Pipeline:
         return finished
 
     def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
+        diagnostics = for_client(diagnostics, cell.raw, cell.text)
         text = render_text(diagnostics, sources)
         lines = [render_concise(diagnostic) for diagnostic in diagnostics]
         first = lines[0] if lines else "the checker gave no reason"

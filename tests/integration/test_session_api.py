@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-import capkernel
+from capkernel.bridge.session import Session, SessionError
 from capkernel.diagnostics.model import Diagnostic
 
 
-def in_session(directory: Path, body: Callable[[capkernel.Session], Awaitable[None]], **options: object) -> None:
+def in_session(directory: Path, body: Callable[[Session], Awaitable[None]], **options: object) -> None:
     async def main() -> None:
-        async with capkernel.Session(directory=directory, **options) as session:  # type: ignore[arg-type]
+        async with Session(directory=directory, **options) as session:  # type: ignore[arg-type]
             await asyncio.wait_for(body(session), 120)
 
     asyncio.run(main())
@@ -25,7 +25,7 @@ def in_session(directory: Path, body: Callable[[capkernel.Session], Awaitable[No
 def test_results_say_how_a_cell_went(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("abc")
 
-    async def body(session: capkernel.Session) -> None:
+    async def body(session: Session) -> None:
         seen: list[str] = []
         ran = await session.execute("print('hi')\n1 + 1", watch=lambda output: seen.append(output.output_type))
         assert (ran.status, ran.text, ran.error, ran.authority, ran.count) == ("ok", "hi\n2\n", "", "", 1)
@@ -51,8 +51,16 @@ def test_results_say_how_a_cell_went(tmp_path: Path) -> None:
     in_session(tmp_path, body)
 
 
+def test_it_is_found_where_a_program_looks() -> None:
+    import capkernel
+
+    assert capkernel.Session is Session
+    with pytest.raises(AttributeError, match="Session_"):
+        getattr(capkernel, "Session" + "_")
+
+
 def test_a_secret_is_a_mask_here_too(tmp_path: Path) -> None:
-    async def body(session: capkernel.Session) -> None:
+    async def body(session: Session) -> None:
         shown = await session.execute("s = classify('xyzzy' * 2).map(str.upper)\ns")
         assert shown.status == "ok"
         assert shown.text == "Classified[str](***)\n"
@@ -68,7 +76,7 @@ def test_input_is_asked_of_the_program_or_fails(tmp_path: Path) -> None:
         asked.append((prompt, hidden))
         return "Ada"
 
-    async def body(session: capkernel.Session) -> None:
+    async def body(session: Session) -> None:
         ran = await session.execute("input('name? ')")
         assert (ran.status, ran.text) == ("ok", "'Ada'\n")
         assert len(asked) == 1
@@ -77,14 +85,14 @@ def test_input_is_asked_of_the_program_or_fails(tmp_path: Path) -> None:
 
     in_session(tmp_path, body, ask=ask)
 
-    async def alone(session: capkernel.Session) -> None:
+    async def alone(session: Session) -> None:
         assert (await session.execute("input('name? ')")).error.startswith("StdinNotImplementedError")
 
     in_session(tmp_path, alone)
 
 
 def test_cells_queue_and_a_cancelled_one_is_interrupted(tmp_path: Path) -> None:
-    async def body(session: capkernel.Session) -> None:
+    async def body(session: Session) -> None:
         first, second = await asyncio.gather(session.execute("x = 1"), session.execute("x + 1"))
         assert (first.status, second.text) == ("ok", "2\n")
         began = asyncio.Event()
@@ -104,31 +112,31 @@ def test_cells_queue_and_a_cancelled_one_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_a_dead_kernel_and_a_bad_start_are_said(tmp_path: Path) -> None:
-    async def body(session: capkernel.Session) -> None:
+    async def body(session: Session) -> None:
         assert (await session.execute("1")).status == "ok"
         assert session._manager is not None
         psutil.Process(session._manager.provisioner.pid).kill()  # type: ignore[union-attr]
-        with pytest.raises(capkernel.SessionError, match="the kernel died"):
+        with pytest.raises(SessionError, match="the kernel died"):
             await session.execute("2")
 
     in_session(tmp_path, body)
 
     async def no_policy() -> None:
-        async with capkernel.Session(policy=tmp_path / "none.toml"):
+        async with Session(policy=tmp_path / "none.toml"):
             raise AssertionError("it must not open")
 
-    with pytest.raises(capkernel.SessionError, match="no such policy file"):
+    with pytest.raises(SessionError, match="no such policy file"):
         asyncio.run(no_policy())
 
     async def unopened() -> None:
-        await capkernel.Session().execute("1")
+        await Session().execute("1")
 
-    with pytest.raises(capkernel.SessionError, match="async with"):
+    with pytest.raises(SessionError, match="async with"):
         asyncio.run(unopened())
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:
-    async def body(session: capkernel.Session) -> None:
+    async def body(session: Session) -> None:
         await session.execute("classify(1)")
 
     before = {process.pid for process in psutil.Process().children(recursive=True)}

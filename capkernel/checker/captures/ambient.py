@@ -13,7 +13,7 @@ from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import Context, Imported, View
 from capkernel.checker.captures.path_arguments import opened_argument
-from capkernel.checker.captures.paths import path_of
+from capkernel.checker.captures.paths import possible_path as path_of  # what it may be is judged
 from capkernel.checker.captures.types import API, instances, is_any, is_exception
 from capkernel.checker.subset.imports import WHAT, is_hidden_module
 from capkernel.checker.subset.report import Report

@@ -209,7 +209,8 @@ class Functions(Expressions):
                 if is_session_module(base.module_name):
                     return None
                 continue
-            if "__getattr__" in base.names or not isinstance(definition.context.parents.get(definition.node), ast.Module):
+            at_top = isinstance(definition.context.parents.get(definition.node), ast.Module)
+            if "__getattr__" in base.names or not at_top:
                 return None
             known = self.heap.within(self.class_values(base.name))
             bindings = definition.context.scopes.of[definition.node].bindings.get(name, [])

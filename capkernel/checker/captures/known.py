@@ -13,6 +13,7 @@ from mypy.nodes import ClassDef, Decorator, FuncDef, MypyFile, SymbolNode, TypeI
 from mypy.types import Type
 
 from capkernel.checker.captures.scopes import Binding, FunctionNode, Scope, Scopes, scopes_of
+from capkernel.checker.tables import ambient
 from capkernel.checker.typed_cell import Resolved, TypedCell
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -239,7 +240,9 @@ def final_entries(context: Context) -> dict[str, Entry]:
     for name, placed in context.top.items():
         if placed:
             last = placed[-1]
-            found[name] = context.entry(last[2], last[1])
+            if not last[1]:  # it may be any of them: kept is the one that would be refused
+                last = next((one for one in placed if one[2].path and ambient().reaches(one[2].path)), last)
+            found[name] = context.entry(last[2], placed[-1][1])
     return found
 
 

@@ -15,7 +15,6 @@ from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import pure
 from capkernel.diagnostics.model import Captured, Note
 
-
 _MAPS = ("map", "flat_map")
 _NAMED = (ast.Name, ast.Attribute, ast.Call)
 
@@ -129,7 +128,8 @@ class MapCalls:
         return False
 
     def _mentions_classified(self, value: ast.expr) -> bool:
-        return any(holds_classified(self._context.type_of(part)) for part in ast.walk(value) if isinstance(part, _NAMED))
+        named = (part for part in ast.walk(value) if isinstance(part, _NAMED))
+        return any(holds_classified(self._context.type_of(part)) for part in named)
 
     def _is_classified_name(self, name: str) -> bool:
         entry = self._entries.get(name)
@@ -147,9 +147,7 @@ class MapCalls:
         pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
         classified = {name for name, value in pairs if is_classified(self._context.type_of(value))}
         for inner in ast.walk(helper.node):
-            if not (
-                isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _MAPS
-            ):
+            if not (isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _MAPS):
                 continue
             receiver = inner.func.value
             if (

@@ -10,6 +10,7 @@ from mypy.types import AnyType, get_proper_type
 from capkernel.checker.captures.known import Context, Imported, View
 from capkernel.checker.captures.reexports import own_path
 from capkernel.checker.captures.types import API, is_session_module
+from capkernel.checker.tables import ambient
 
 
 def path_of(node: ast.expr, context: Context, view: View) -> str:
@@ -60,6 +61,28 @@ def _own(path: str, node: ast.expr, context: Context) -> str:
     if symbol is None or (isinstance(symbol, Var) and (typ is None or isinstance(typ, AnyType))):
         return own_path(path)
     return path
+
+
+def possible_path(node: ast.expr, context: Context, view: View) -> str:
+    """The path of what an expression may be: a name that is bound in more than one way may be each of its imports.
+
+    For refusing. What is only possible is no reason to allow anything.
+    """
+    if isinstance(node, ast.Attribute):
+        base = possible_path(node.value, context, view)
+        return "" if not base or base.startswith(API) else f"{base}.{node.attr}"
+    certain = path_of(node, context, view)
+    if certain or not isinstance(node, ast.Name):
+        return certain
+    owner = context.scopes.owner(node)
+    if owner is not None and owner.kind != "module":
+        paths = [binding.path for binding in owner.bindings[node.id] if binding.path]
+    else:
+        paths = [binding.path for _, _, binding in context.top.get(node.id, ()) if binding.path]
+        entry = view.lookup(node.id)
+        if entry is not None and isinstance(entry.known, Imported):
+            paths.append(entry.known.path)
+    return next((path for path in paths if ambient().reaches(path)), paths[0] if paths else "")
 
 
 def symbol_path(node: ast.expr, context: Context) -> str:

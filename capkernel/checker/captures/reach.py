@@ -199,7 +199,7 @@ def is_named(node: ast.expr, name: str) -> bool:
 
 
 def is_plain_text_call(node: ast.Call, method: str) -> bool:
-    """`df.query("a > 1")` without a name from outside, and `df.sample(random_state=1)`: these compute with the frame."""
+    """`df.query("a > 1")` without an outer name, and `df.sample(random_state=1)`: these compute with the frame."""
     if method == "sample":
         return any(keyword.arg == "random_state" and is_literal(keyword.value) for keyword in node.keywords)
     if method not in ("query", "eval") or not node.args:

@@ -82,6 +82,10 @@ class Ambient:
             return None
         return self.member_advice.get(path, self.partial_advice[module])
 
+    def reaches(self, path: str) -> bool:
+        """Whether anything of what has this path is refused."""
+        return path in self.partial or self.member(path) is not None or self.refused_module(path) is not None
+
 
 @dataclass(frozen=True)
 class Pure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
 from capkernel.checker.protocol import Accepted, Rejected
@@ -59,6 +60,16 @@ def test_no_value_is_in_a_diagnostic(notebook: Notebook) -> None:
     verdict = notebook.cell("s = classify('sk-canary')\nif s == 'sk-canary' or f'{s} sk-canary':\n    s['sk-canary']")
     assert isinstance(verdict, Rejected)
     assert len(verdict.diagnostics) >= 3
+    # An edit is made of the cell's own text, which stands beside the diagnostic anyway.
+    said = [msgspec.structs.replace(found, fix=None) for found in verdict.diagnostics]
+    assert "canary" not in repr(said)
+
+
+def test_an_edit_holds_no_text_but_the_cells_own(notebook: Notebook) -> None:
+    assert isinstance(notebook.cell("s = classify('sk-canary')\nkey = 'sk-canary'"), Accepted)
+    verdict = notebook.cell("if s == key:\n    print(1)")
+    assert isinstance(verdict, Rejected)
+    assert verdict.diagnostics[0].fix is not None
     assert "canary" not in repr(verdict)
 
 

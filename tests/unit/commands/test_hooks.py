@@ -14,6 +14,8 @@ def test_the_hook() -> None:
     text = HOOKS.read_text("utf-8")
     entry = re.search(r"^  entry: capkernel (\w+)$", text, re.MULTILINE)
     files = re.search(r"^  files: (.+)$", text, re.MULTILINE)
-    assert entry is not None and files is not None
+    assert entry is not None
+    assert files is not None
     assert entry[1] in cli._parser().format_help()
-    assert re.search(files[1], "reports/a.ipynb") and not re.search(files[1], "a.py")
+    assert re.search(files[1], "reports/a.ipynb")
+    assert not re.search(files[1], "a.py")
