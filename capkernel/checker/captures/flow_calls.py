@@ -221,6 +221,10 @@ class Calls(Functions):
             self._check_put_into_data(node, kept)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
+        if name in borrows().data and len(arguments) == len(
+            [pair for pair in arguments if self._is_open_file(pair[0])]
+        ):
+            return NOTHING  # what is read out of a file is data, whatever type it has
         holds = self.heap.within(given) | self.heap.within(receiver)
         if caps and keeps:
             # Every object that can carry may now hold every other.

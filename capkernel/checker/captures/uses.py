@@ -52,8 +52,8 @@ VERBS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "read_classified_bytes": ("read_classified",),
     "write_classified": ("write_classified",),
 }
-"""The verbs of each member of `FileSystem` and `FileEntry` that asks the broker for something (`api.files`). Which one of `open` is
-meant depends on its mode."""
+"""The verbs of each member of `FileSystem` and `FileEntry` that asks the broker for something (`api.files`). Which one
+of `open` is meant depends on its mode."""
 _SHORT: Final = frozenset(("read_classified", "write_classified", "grep", "grep_recursive", "find"))
 """Members of a `FileSystem` whose first argument is the path."""
 _VIEWS: Final = frozenset(("subtree", "read_only"))
@@ -352,12 +352,12 @@ class _Reader:
         """`fs.read_classified(path)` and `fs.access(path).read_classified()` are the same; of others, any path."""
         call = self._context.parents.get(node)
         if isinstance(node.value, ast.Call):
-            made = node.value.func
-            if not isinstance(made, ast.Attribute) or made.attr not in _VIEWS:
+            maker = node.value.func
+            if not isinstance(maker, ast.Attribute) or maker.attr not in _VIEWS:
                 return path if node.attr.endswith("_classified") else None
         if not isinstance(call, ast.Call) or call.func is not node:
             return None
-        named = [keyword.value for keyword in call.keywords if keyword.arg in ("path", "dir")]
+        named: list[ast.expr] = [keyword.value for keyword in call.keywords if keyword.arg in ("path", "dir")]
         if len(named) + len(call.args[:1]) != 1:
             return None
         typ = self._context.type_of(node.value)

@@ -172,8 +172,8 @@ def test_a_read_only_view_changes_nothing(session: Session, tree: Path) -> None:
         for method in ("write", "append", "mkdir", "create", "delete", "may_write", "may_create"):
             with pytest.raises(CapabilityDenied, match="reading alone"):
                 session.do(which, prefix + "a.txt", method)
+        secret = session.do(scope, "t/.env", "read_classified")
         with pytest.raises(CapabilityDenied, match="reading alone"):
-            secret = session.do(scope, "t/.env", "read_classified")
             session.do(which, prefix + "secrets/new", "write_classified", secret=secret)
     assert (tree / "a.txt").read_text() == "alpha\nbeta\n"
 
