@@ -71,15 +71,11 @@ class ClassifiedIndex:
             return identity in self._inodes or not self._complete
 
     def is_target(self, path: str) -> bool:
-        """Whether a classified link leads to this canonical path or above it. For listings; nothing is opened."""
+        """Whether a classified link leads to exactly this canonical path. For listings of what was judged itself."""
         with self._lock:
             if self._walked_at is None:
                 self._walk()
-            while path not in ("/", ""):
-                if path in self._targets:
-                    return True
-                path = os.path.dirname(path)
-            return False
+            return path in self._targets
 
     def _walk(self) -> None:
         self._began_ns = time.time_ns()

@@ -127,6 +127,7 @@ class Piece:
     found: list[_Found] = field(default_factory=list)
     handed: set[str] = field(default_factory=set)  # names that stand elsewhere than where they are called
     sinks: set[str] = field(default_factory=set)
+    has_subtree: bool = False  # then a path that a helper names may be in a narrower view
 
 
 def read_cell(context: Context, types: Types, rebound: frozenset[str]) -> Piece:
@@ -169,6 +170,7 @@ def scopes_with_uses(
                 anytime.append(unit)
             by_name.setdefault(unit.name, []).append(unit)
     everywhere = _closure(anytime, by_name)
+    views = any(piece.has_subtree for piece in pieces)
     certain = [found for piece in pieces for found in piece.found if found.sites is not None]
     made = []
     for block in blocks:
@@ -181,7 +183,7 @@ def scopes_with_uses(
         uses: dict[str, set[str | None]] = {}
         for found in mine:
             for verb in VERBS if found.verb == ANY else (found.verb,):
-                uses.setdefault(verb, set()).add(found.path)
+                uses.setdefault(verb, set()).add(None if views and found.sites is None else found.path)
         for key, verb in followed:
             # What the text said is more exact, but it may not have said it.
             if key == block.key:
@@ -275,8 +277,10 @@ class _Reader:
                 piece.units.append(self._unit(node.name, [node], loose))
             elif isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ClassDef)):
                 piece.units.append(self._unit("", [node], True))
-            elif isinstance(node, ast.Attribute) and node.attr == "write_classified":
-                piece.sinks.add(node.attr)
+            elif isinstance(node, ast.Attribute):
+                if node.attr == "write_classified":
+                    piece.sinks.add(node.attr)
+                piece.has_subtree |= node.attr == "subtree"
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not self._is_called(node):
                 piece.handed.add(node.id)
         piece.found = list(self._found(top))
@@ -328,7 +332,7 @@ class _Reader:
             return []
         sites, path = self._root(node.value, 0)
         if node.attr in _SHORT:
-            path = self._short_form(node, path)
+            path = self._short_form(node, "." if sites is None and not isinstance(node.value, ast.Call) else path)
         if sites is not None:
             return [_Found(verb, path, sites) for verb in verbs]
         name = self._session_name(node.value)
@@ -385,15 +389,16 @@ class _Reader:
             if node.func.attr in ("access", "subtree"):
                 sites, base = self._root(node.func.value, depth + 1)
                 alone = len(node.args) == 1 and not node.keywords
+                base = "." if sites is None and node.func.attr == "access" else base
                 return sites, _joined(base, _literal(node.args[0])) if alone else None
             if node.func.attr == "read_only" and not node.args and not node.keywords:
                 return self._root(node.func.value, depth + 1)
             if node.func.attr == "walk":
                 return self._root(node.func.value, depth + 1)[0], None
         if isinstance(node, ast.Subscript):
-            base = node.value
-            if isinstance(base, ast.Attribute) and base.attr == "children":
-                return self._root(base.value, depth + 1)[0], None
+            listed = node.value
+            if isinstance(listed, ast.Attribute) and listed.attr == "children":
+                return self._root(listed.value, depth + 1)[0], None
         return None, None
 
     def _root_of_name(self, node: ast.Name, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:

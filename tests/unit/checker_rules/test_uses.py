@@ -114,6 +114,9 @@ def test_what_is_understood_is_said_exactly(notebook: Notebook, text: str, said:
          'with request_file_system("a") as fs:\n    take(fs.access("x"))', "read a/"),
         # The block itself is in a helper.
         ("def load() -> str:\n    with request_file_system('deep') as fs:\n        return fs.access('x').read()", "t = load()", "read deep/x"),
+        # What a helper names may be in a narrower view.
+        ("def low(fs: FileSystem) -> str:\n    return fs.access('x').read()",
+         'with request_file_system("a") as fs:\n    t = low(fs.subtree("in"))', "read a/"),
         # One name for two things.
         ("", 'with request_file_system("a") as fs:\n    f = fs.access("x")\n    f = fs.access("y")\n    f.read()', "read a/"),
         # A generator runs where it is advanced.
