@@ -151,6 +151,7 @@ class Invoke(msgspec.Struct, tag="invoke", frozen=True):
     method: str
     path: str = ""
     secret: str = ""
+    paths: tuple[str, ...] = ()
 
 
 class Call(msgspec.Struct, tag="call", frozen=True):
