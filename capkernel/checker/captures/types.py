@@ -56,6 +56,7 @@ _PLAIN_MODULES = (
     "ipaddress.",
     "numbers.",
     "random.Random",
+    "capkernel.api.search.GrepMatch",
     "time.struct_time",
     "sys._",
     "string.",

@@ -130,6 +130,7 @@ class Borrows:
     """Functions that keep nothing of what they are given, and those that run it later."""
 
     names: frozenset[str]
+    data: frozenset[str]
     packages: frozenset[str]
     keeping: frozenset[str]
     methods: frozenset[str]
@@ -216,6 +217,7 @@ def borrows() -> Borrows:
     data = _load("borrows.toml")
     return Borrows(
         names=frozenset(data["functions"]["names"]),
+        data=frozenset(data["functions"]["data"]),
         packages=frozenset(data["functions"]["packages"]),
         keeping=frozenset(data["functions"]["keeping"]),
         methods=frozenset(data["methods"]["names"]),
