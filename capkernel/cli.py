@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, explain, view."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from capkernel.commands import audit, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
-from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
+from capkernel.diagnostics.pages import page
 from capkernel.version import __version__
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     policy_command.add_parser(commands)
+    audit.add_parser(commands)
 
     explain = commands.add_parser("explain", help="what a diagnostic code means")
     explain.add_argument("code", nargs="?")
@@ -251,7 +253,13 @@ def _explain(arguments: argparse.Namespace) -> int:
         hint = f"; did you mean {near[0]}?" if near else "; `capkernel explain` lists them"
         _err.print(f"{escape(arguments.code)}: not a code of capkernel{hint} (mypy's own codes are documented by mypy)")
         return USAGE
-    _out.print(f"[bold]{known.name}[/]: {escape(known.title)}\n\nwhy: {escape(known.why)}")
+    from rich.markdown import Markdown
+
+    text = page(known.name)
+    if sys.stdout.isatty():
+        _out.print(Markdown(text))
+    else:
+        print(text)
     return OK
 
 

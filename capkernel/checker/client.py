@@ -30,6 +30,7 @@ from capkernel.checker.turns import Turns
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
 
 _READ = 65536
 START_SECONDS = 180.0  # the first start on a machine reads the types of the libraries
@@ -79,8 +80,8 @@ class CheckerClient:
         self._cache_directory = cache_directory
         self._progress = progress
         self._link: _Link | None = None
-        self._history: list[tuple[str, Commit]] = []  # accepted cells that ran, oldest first
-        self._pending: dict[int, str] = {}  # accepted cells that may be running
+        self._history: list[tuple[Check, Commit]] = []  # accepted cells that ran, oldest first
+        self._pending: dict[int, Check] = {}  # accepted cells that may be running
         self._ended: list[_Link] = []  # killed, and perhaps not yet out of the process table
         self._lock = asyncio.Lock()
         self._restarting: asyncio.Task[None] | None = None
@@ -97,13 +98,14 @@ class CheckerClient:
             self._checks = 0
             return started
 
-    async def check(self, cell: int, text: str) -> Accepted | Rejected:
+    async def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
         """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected."""
+        question = Check(cell, text, names)
         async with self._lock:
             self._pending.pop(cell, None)
             self._checks += 1
             try:
-                answer = await self._ask(Check(cell, text), (Accepted, Rejected))
+                answer = await self._ask(question, (Accepted, Rejected))
             except LocalProtocolError:
                 return _no_verdict(cell, "syntax", "the text is too long, or holds what is no character")
             except TimeoutError:
@@ -116,7 +118,7 @@ class CheckerClient:
                 self._lose()  # its answer would be taken for the next one's
                 raise
             if isinstance(answer, Accepted):
-                self._pending[cell] = text
+                self._pending[cell] = question
             self._recycle_when_idle()
             return answer
 
@@ -259,13 +261,13 @@ class CheckerClient:
         self._link, self._checks = link, 0
 
     async def _tell_history(self, link: _Link, begin: int, end: int) -> None:
-        for text, commit in self._history[begin:end]:
-            if isinstance(await link.ask(Check(commit.cell, text), 3 * self._wall), Accepted):
+        for question, commit in self._history[begin:end]:
+            if isinstance(await link.ask(question, 3 * self._wall), Accepted):
                 await link.ask(commit, self._wall)
 
     async def _tell_pending(self, link: _Link) -> None:
-        for cell, text in self._pending.items():
-            await link.ask(Check(cell, text), 3 * self._wall)
+        for question in self._pending.values():
+            await link.ask(question, 3 * self._wall)
 
     async def _connect(self) -> tuple[_Link, Started]:
         """A new process, ready but knowing nothing. Raises CheckerUnavailable."""

@@ -64,7 +64,8 @@ def test_a_late_answer_does_not_reach_the_next_question(kernel: UncheckedKernel)
     _drain(kernel)
     request = kernel.client.execute("value = input('second? ')\nprint('got', value)", allow_stdin=True)
     second = kernel.client.get_stdin_msg(timeout=10)
-    assert (first["content"]["prompt"], second["content"]["prompt"]) == ("first? ", "second? ")
+    assert first["content"]["prompt"] == "the cell asks: first? "
+    assert second["content"]["prompt"] == "the cell asks: second? "
     session = kernel.client.session
     kernel.client.stdin_channel.send(session.msg("input_reply", {"value": "old"}, parent=first))
     kernel.client.stdin_channel.send(session.msg("input_reply", {"value": "new"}, parent=second))
@@ -75,13 +76,34 @@ def test_a_late_answer_does_not_reach_the_next_question(kernel: UncheckedKernel)
 def test_input_and_getpass(kernel: UncheckedKernel) -> None:
     request = kernel.client.execute("v = input('p> '); import getpass; w = getpass.getpass('q> '); print(v, w)")
     asked = kernel.client.get_stdin_msg(timeout=10)
-    assert asked["content"] == {"prompt": "p> ", "password": False}
+    assert asked["content"] == {"prompt": "the cell asks: p> ", "password": False}
     kernel.client.input("abc")
     asked = kernel.client.get_stdin_msg(timeout=10)
-    assert asked["content"] == {"prompt": "q> ", "password": True}
+    assert asked["content"] == {"prompt": "the cell asks: q> ", "password": True}
     kernel.client.input("def")
     assert kernel.client.get_shell_msg(timeout=10)["content"]["status"] == "ok"
     assert _printed(kernel, request) == "abc def\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        ("", "the cell asks: "),
+        ("\rJupyter password: ", "the cell asks:  Jupyter password: "),
+        ("\b" * 30 + "Jupyter password: ", "the cell asks: Jupyter password: "),
+        ("a\nJupyter password: ", "the cell asks: a\nthe cell asks: Jupyter password: "),
+        ("\x1b[2J\x1b[1A\u202ePassword: ", "the cell asks: "),
+    ],
+)
+def test_a_prompt_says_whose_it_is(kernel: UncheckedKernel, prompt: str, shown: str) -> None:
+    kernel.client.execute(f"input({prompt!r})", allow_stdin=True)
+    asked = kernel.client.get_stdin_msg(timeout=10)["content"]["prompt"]
+    kernel.client.input("")
+    assert kernel.client.get_shell_msg(timeout=10)["content"]["status"] == "ok"
+    _drain(kernel)
+    assert asked.startswith(shown) if "\x1b" in prompt else asked == shown
+    assert "\x1b" not in asked
+    assert "\u202e" not in asked
 
 
 def test_end_of_file_is_an_exception(kernel: UncheckedKernel) -> None:

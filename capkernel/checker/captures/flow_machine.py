@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from mypy.nodes import TypeInfo
 from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View
@@ -76,7 +75,6 @@ class Machine:
         self._escaped: set[ast.AST] = set()
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
-        self.instances: dict[ast.AST, TypeInfo] = {}  # calls that make a value of a session class
         self._running: dict[tuple[object, ...], Value] = {}
         self.followed: set[tuple[SiteKey, str]] = set()  # what was done with which capability, for the plan
 
