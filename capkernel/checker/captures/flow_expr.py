@@ -158,7 +158,7 @@ class Expressions(Machine):
 
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self._base_of(node)
-        self.uses(base, node.attr)
+        self.uses(base, node)
         typ = self.context.type_of(node.value)
         result = NOTHING if _is_property(typ, node.attr) else self.member_values(base, node.attr)
         if base and self.is_plain_member(node.attr, typ, base):
