@@ -8,6 +8,7 @@ the block is `CapabilityRevoked`.
 from capkernel.api.classified import Classified, classify
 from capkernel.api.errors import CapabilityDenied, CapabilityRevoked
 from capkernel.api.files import Capability, FileEntry, FileSystem, request_file_system
+from capkernel.api.search import GrepMatch
 
 __all__ = [
     "Capability",
@@ -16,6 +17,7 @@ __all__ = [
     "Classified",
     "FileEntry",
     "FileSystem",
+    "GrepMatch",
     "classify",
     "request_file_system",
 ]

@@ -5,13 +5,23 @@ These objects hold a handle number and names, no authority: the broker decides a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Never, final
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import IO, Any, BinaryIO, Final, Literal, Never, TextIO, cast, final, overload
 
 from capkernel.api import membrane
 from capkernel.api.classified import Classified, adopt
+from capkernel.api.errors import CapabilityRevoked
+from capkernel.api.search import GrepMatch, lines_of, matches_in, matching
+from capkernel.api.streams import Fetched
 from capkernel.wire.worker import CloseScope, Invoke, OpenScope
+
+_BATCH: Final = 2_000  # files that one search asks for at once
+_TEXT_MODES: Final = ("r", "rt", "w", "wt", "x", "xt", "a", "at")
+_BINARY_MODES: Final = ("rb", "wb", "xb", "ab")
+_WRITES: Final = {"w": "write", "x": "create", "a": "append"}
 
 
 class Capability:
@@ -84,7 +94,43 @@ class FileEntry(Capability):
 
     def read_lines(self) -> list[str]:
         """The lines of the file, without their ends. Refused on classified files."""
-        return self.read().splitlines()
+        return lines_of(self.read())
+
+    def lines(self) -> Iterator[str]:
+        """The lines one after the other, without their ends; the file is never held whole. UTF-8."""
+        with self.open() as stream:
+            for line in stream:
+                yield line.removesuffix("\n")
+
+    def for_each_line(self, op: Callable[[str, int], None], /) -> None:
+        """Call `op(line, number)` for every line, from number 1."""
+        for number, line in enumerate(self.lines(), 1):
+            op(line, number)
+
+    @overload
+    def open(
+        self,
+        mode: Literal["r", "rt", "w", "wt", "x", "xt", "a", "at"] = "r",
+        *,
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        newline: str | None = None,
+    ) -> AbstractContextManager[TextIO]: ...
+    @overload
+    def open(self, mode: Literal["rb", "wb", "xb", "ab"]) -> AbstractContextManager[BinaryIO]: ...
+    def open(
+        self, mode: str = "r", *, encoding: str = "utf-8", errors: str = "strict", newline: str | None = None
+    ) -> AbstractContextManager[TextIO] | AbstractContextManager[BinaryIO]:
+        """An ordinary Python file for a `with` block, as pandas, csv, json, numpy and matplotlib take it.
+
+        ``with fs.access("data.csv").open() as f: table = pd.read_csv(f)``  What is written is put in place at the end
+        of the block, all at once, and not at all when the block fails. Refused on classified paths.
+        """
+        if mode not in _TEXT_MODES + _BINARY_MODES:
+            raise ValueError(f"the mode is one of {', '.join(_TEXT_MODES + _BINARY_MODES)}")
+        text = None if mode in _BINARY_MODES else (encoding, errors, newline)
+        return cast("AbstractContextManager[TextIO]", _reading(self, text) if mode[0] == "r" else
+                    _writing(self, mode[0], text))  # fmt: skip
 
     def write(self, content: str, /) -> None:
         """Replace the file by this text, atomically; creates parents. Refused on classified paths."""
@@ -98,6 +144,10 @@ class FileEntry(Capability):
         """Add text at the end; creates the file. Refused on classified paths."""
         _invoke(self, "append", blob=_exact(content, str).encode("utf-8"))
 
+    def delete(self) -> None:
+        """Take away this file, link or empty directory; of a link, the link. Refused on classified paths."""
+        _invoke(self, "delete")
+
     def mkdir(self) -> None:
         """Make this directory and its parents. An existing one is fine."""
         _invoke(self, "mkdir")
@@ -106,6 +156,12 @@ class FileEntry(Capability):
     def children(self) -> list[FileEntry]:
         """The entries of a directory, sorted by name."""
         found = _invoke(self, "children")[0]
+        return [_grant(FileEntry, handle, name) for handle, name in found]
+
+    def walk(self) -> list[FileEntry]:
+        """Everything below a directory, each directory before what is in it. Links and classified directories are
+        listed and not entered."""
+        found = _invoke(self, "walk")[0]
         return [_grant(FileEntry, handle, name) for handle, name in found]
 
     def read_classified(self) -> Classified[str]:
@@ -143,6 +199,45 @@ class FileSystem(Capability):
         handle, _name = _invoke(self, "access", path=_exact(path, str))[0]
         return adopt(membrane.current().call(Invoke(handle, "read_classified"))[0])
 
+    def grep(self, path: str, pattern: str) -> list[GrepMatch]:
+        """The lines of a file in which the regular expression is found. Refused on classified files."""
+        compiled = re.compile(_exact(pattern, str))
+        entry = self.access(path)
+        return matches_in(entry.path, entry.read(), compiled)
+
+    def grep_recursive(self, dir: str, pattern: str, glob: str = "*") -> list[GrepMatch]:  # noqa: A002
+        """`grep` in every file below `dir` whose name matches `glob`. Classified files, and files that are no UTF-8
+        text or cannot be read, are passed over."""
+        compiled = re.compile(_exact(pattern, str))
+        top = self.access(dir)
+        found: list[GrepMatch] = []
+        paths = tuple(matching(_files_below(top), _exact(glob, str)))
+        start = 0
+        while start < len(paths):
+            sizes, content = _invoke(top, "read_many", paths=paths[start : start + _BATCH])
+            place = 0
+            for path, size in zip(paths[start:], sizes, strict=False):
+                if size >= 0:
+                    text = _text(content[place : place + size])
+                    place += size
+                    if text is not None:
+                        found += matches_in(path, text, compiled)
+            start += len(sizes)
+        return found
+
+    def find(self, dir: str, glob: str) -> list[str]:  # noqa: A002
+        """The paths of the files below `dir` whose name matches `glob`, sorted as they are walked."""
+        return list(matching(_files_below(self.access(dir)), _exact(glob, str)))
+
+    def read_only(self) -> FileSystem:
+        """The same files, for looking and reading alone. Ends with the block."""
+        return cast("FileSystem", _grant(FileSystem, _invoke(self, "read_only")[0], self.root))
+
+    def subtree(self, path: str, /) -> FileSystem:
+        """The files below a directory of this root; paths are relative to it. Ends with the block."""
+        handle = _invoke(self, "subtree", path=_exact(path, str))[0]
+        return cast("FileSystem", _grant(FileSystem, handle, path))
+
     def write_classified(self, path: str, content: Classified[str] | Classified[bytes], /) -> None:
         """Short for `access(path).write_classified(content)`."""
         self.access(path).write_classified(content)
@@ -166,6 +261,66 @@ def _file_system_scope(root: str) -> Iterator[FileSystem]:
         channel.call(CloseScope(handle))
 
 
+_Text = tuple[str, str, str | None]
+
+
+@contextmanager
+def _reading(entry: FileEntry, text: _Text | None) -> Iterator[IO[Any]]:
+    handle, first = _invoke(entry, "open_read")
+
+    def fetch() -> bytes:
+        return membrane.current().call(Invoke(handle, "next"))[1]
+
+    raw = io.BufferedReader(Fetched(first, fetch if handle else None), 1 << 18)
+    try:
+        with raw if text is None else io.TextIOWrapper(raw, text[0], text[1], text[2]) as stream:
+            yield stream
+    finally:
+        if handle:
+            with suppress(CapabilityRevoked):  # the block ended first, and the file with it
+                membrane.current().call(Invoke(handle, "close"))
+
+
+@contextmanager
+def _writing(entry: FileEntry, how: str, text: _Text | None) -> Iterator[IO[Any]]:
+    _invoke(entry, "may_create" if how == "x" else "may_write")
+    kept = _Kept()
+    stream = kept if text is None else io.TextIOWrapper(kept, text[0], text[1], text[2])
+    try:
+        yield stream
+        if not stream.closed:
+            stream.flush()
+    except BaseException:
+        kept.content = b""
+        raise
+    finally:
+        stream.close()
+    _invoke(entry, _WRITES[how], blob=kept.content)
+
+
+class _Kept(io.BytesIO):
+    """What was written, still known when a library has closed the file itself."""
+
+    content = b""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.content = self.getvalue()
+        super().close()
+
+
+def _files_below(top: FileEntry) -> list[str]:
+    names: list[str] = _invoke(top, "files")[0]
+    return names
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def _grant(kind: type[Any], handle: str, name: str) -> Any:
     made = object.__new__(kind)
     made._handle = handle
@@ -174,9 +329,15 @@ def _grant(kind: type[Any], handle: str, name: str) -> Any:
 
 
 def _invoke(
-    capability: Capability, method: str, *, path: str = "", secret: str = "", blob: bytes = b""
+    capability: Capability,
+    method: str,
+    *,
+    path: str = "",
+    secret: str = "",
+    paths: tuple[str, ...] = (),
+    blob: bytes = b"",
 ) -> tuple[Any, bytes]:
-    return membrane.current().call(Invoke(capability._handle, method, path, secret), blob)
+    return membrane.current().call(Invoke(capability._handle, method, path, secret, paths), blob)
 
 
 def _exact(value: Any, kind: type[Any]) -> Any:

@@ -42,25 +42,44 @@ def write_all(fd: int, data: bytes) -> None:
 
 def replace(directory: int, name: str, data: bytes, before_rename: Callable[[], None]) -> None:
     """Make `name` in `directory` hold exactly `data`. `before_rename` may raise to leave everything as it was."""
-    temporary = temporary_name()
-    fd = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=directory
-    )
+    temporary = _written(directory, data, _permissions(directory, name))
     try:
-        try:
-            write_all(fd, data)
-            keep = _permissions(directory, name)
-            if keep is not None:
-                os.fchmod(fd, keep)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
         before_rename()
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         remove(directory, temporary)
         raise
     sync_directory(directory)
+
+
+def create(directory: int, name: str, data: bytes, before_naming: Callable[[], None]) -> None:
+    """Make a new file `name` that holds `data`. Raises FileExistsError when the name is taken."""
+    temporary = _written(directory, data, None)
+    try:
+        before_naming()
+        os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    finally:
+        remove(directory, temporary)
+    sync_directory(directory)
+
+
+def _written(directory: int, data: bytes, mode: int | None) -> str:
+    """The name of a new temporary file with `data`, on the disk."""
+    temporary = temporary_name()
+    fd = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=directory
+    )
+    try:
+        write_all(fd, data)
+        if mode is not None:
+            os.fchmod(fd, mode)
+        os.fsync(fd)
+    except BaseException:
+        remove(directory, temporary)
+        raise
+    finally:
+        os.close(fd)
+    return temporary
 
 
 def unlisted(directory: int) -> tuple[int, str | None]:

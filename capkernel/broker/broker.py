@@ -14,7 +14,6 @@ import asyncio
 import logging
 import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
 from capkernel.broker.ledger import Ledger
+from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
 from capkernel.broker.secure_output import SecureOutput
@@ -37,7 +37,6 @@ from capkernel.broker.threads import in_background, run_whole
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
-from capkernel.wire import values
 from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
@@ -61,10 +60,10 @@ SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
-_NO_DATA: Final = values.encode({})
 _METHOD = re.compile(r"[a-z_]{1,40}")
 
-Target = FileScope | FileHandle
+Target = FileScope | FileHandle | OpenFile
+_CHANGES: Final = frozenset(("write", "write_classified"))
 
 
 @dataclass(eq=False)
@@ -112,6 +111,11 @@ class Broker:
             "write": self._write,
             "append": self._append,
             "mkdir": self._mkdir,
+            "create": self._create,
+            "may_write": self._may_write,
+            "may_create": self._may_create,
+            "delete": self._delete,
+            "files": self._files_below,
         }
 
     # ── the running cell ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -130,6 +134,13 @@ class Broker:
             self._audit.record("cell", "allowed", cell=cell, authority=authority_line(plan))
         except AuditUnavailable as problem:
             _log.error("%s", problem)  # every effect is refused now
+
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
+        """A cell that does not run, and the codes of the diagnostics that say why."""
+        try:
+            self._audit.record("cell", "denied", cell=cell, reason=", ".join(codes))
+        except AuditUnavailable as problem:
+            _log.error("%s", problem)
 
     def close_cell(self) -> None:
         """The cell is over, however it ended: everything that it was granted is revoked."""
@@ -163,6 +174,24 @@ class Broker:
             return None, (), 0
         asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
         return cell.number, (*asks, *cell.plan.sinks), len(self._table)
+
+    async def read_module(self, path: str, cell: int) -> bytes | None:
+        """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
+        directory, when the policy lets a cell read it; else None. Audited like a cell's read."""
+        return await run_whole(lambda: self._module_text(path, cell))
+
+    def _module_text(self, path: str, cell: int) -> bytes | None:
+        try:
+            scope = self._files.open_scope(".", cell)
+        except (EffectError, OSError):
+            return None
+        try:
+            file = self._files.access(scope, path, cell)
+            return self._files.read(file, cell) if self._files.exists(file, cell) else None
+        except (EffectError, OSError):
+            return None
+        finally:
+            scope.end()
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,7 +260,11 @@ class Broker:
     async def _invoke(self, effect: Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
         grant = self._table.find(effect.handle)
         target = grant.target
+        if isinstance(target, OpenFile):
+            return await self._read_on(target, effect)
         if isinstance(target, FileScope):
+            if effect.method in ("read_only", "subtree"):
+                return await self._attenuate(grant.scope, target, effect, cell), b""
             if effect.method != "access":
                 raise _no_method("FileSystem", effect.method)
             scope = target
@@ -242,6 +275,14 @@ class Broker:
             found = await run_whole(lambda: self._files.children(target, cell.number))
             files = [FileHandle(target.scope, path) for path in found]
             return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
+        if effect.method == "walk":
+            walked = await run_whole(lambda: self._files.walk(target, cell.number))
+            files = [FileHandle(target.scope, entry.path) for entry in walked]
+            return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
+        if effect.method == "open_read":
+            return await self._open_to_read(grant.scope, target, cell)
+        if effect.method == "read_many":
+            return await run_whole(lambda: self._files.read_many(target, effect.paths, cell.number))
         if effect.method in ("read_classified", "read_classified_bytes"):
             return await self._read_classified(target, effect.method, cell), b""
         if effect.method == "write_classified":
@@ -257,16 +298,20 @@ class Broker:
         verb = VERB_OF_METHOD.get(method)
         if verb is None:
             return
+        if verb in _CHANGES and not file.scope.writable:
+            reason = "this is a view of the files for reading alone (read_only())"
+            self._audit.record(f"files.{method}", "denied", cell=cell.number, path=file.planned, reason=reason)
+            raise denied(reason)
         for site in cell.plan.scopes:
             if site.kind != "file_system" or site.argument not in (None, file.scope.argument):
                 continue
             if site.uses is None:
                 return
-            if any(use.verb == verb and (use.paths is None or file.path in use.paths) for use in site.uses):
+            if any(use.verb == verb and (use.paths is None or file.planned in use.paths) for use in site.uses):
                 return
         what = verb.replace("_", " ")
         reason = f"the plan of the running cell does not list {what} for this path"
-        self._audit.record(f"files.{method}", "denied", cell=cell.number, path=file.path, reason=reason)
+        self._audit.record(f"files.{method}", "denied", cell=cell.number, path=file.planned, reason=reason)
         raise denied(
             f"{reason}; do it in the block, by the methods of FileSystem and FileEntry, so that it can be seen"
         )
@@ -291,6 +336,66 @@ class Broker:
         self._files.make_directory(file, cell.number)
         return None, b""
 
+    def _create(self, file: FileHandle, cell: _Cell, data: bytes) -> tuple[Any, bytes]:
+        self._files.create(file, data, cell.number)
+        return None, b""
+
+    def _may_write(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
+        self._files.may_write(file, cell.number, new=False)
+        return None, b""
+
+    def _may_create(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
+        self._files.may_write(file, cell.number, new=True)
+        return None, b""
+
+    def _delete(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
+        self._files.delete(file, cell.number)
+        return None, b""
+
+    def _files_below(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
+        return [entry.path for entry in self._files.walk(file, cell.number) if entry.is_file], b""
+
+    async def _attenuate(self, scope: str, target: FileScope, effect: Invoke, cell: _Cell) -> str:
+        path = effect.path if effect.method == "subtree" else None
+        made = await run_whole(lambda: self._files.attenuated(target, path=path, cell=cell.number))
+        return self._keep(scope, made, cell)
+
+    async def _open_to_read(self, scope: str, file: FileHandle, cell: _Cell) -> tuple[Any, bytes]:
+        """The first piece, and a handle for more unless that was all."""
+        if file.scope.open_files >= MAX_OPEN:
+            raise denied(f"more than {MAX_OPEN} files open at once: close some of them")
+        opened = await run_whole(lambda: self._files.open_to_read(file, cell.number))
+        try:
+            piece = await run_whole(opened.piece)
+        except BaseException:
+            opened.end()
+            raise
+        if len(piece) < PIECE:
+            opened.end()
+            return "", piece
+        file.scope.open_files += 1
+        return self._keep(scope, opened, cell), piece
+
+    async def _read_on(self, file: OpenFile, effect: Invoke) -> tuple[Any, bytes]:
+        if effect.method == "close":
+            for closed in self._table.revoke(effect.handle):
+                _end([closed])
+                file.scope.open_files -= 1
+            return None, b""
+        if effect.method != "next":
+            raise _no_method("file", effect.method)
+        return None, await run_whole(file.piece)
+
+    def _keep(self, scope: str, target: FileScope | OpenFile, cell: _Cell) -> str:
+        """A handle for what holds a descriptor, which is closed when there can be none."""
+        try:
+            if self._cell is not cell:
+                raise revoked()
+            return self._table.mint(scope, target)
+        except BaseException:
+            target.end()
+            raise
+
     async def _read_classified(self, file: FileHandle, method: str, cell: _Cell) -> str:
         fd, origin = await run_whole(lambda: self._files.open_for_vault(file, cell.number))
         try:
@@ -314,7 +419,7 @@ class Broker:
 
     def _path_of(self, effect: Invoke) -> str:
         target = self._table.find(effect.handle).target
-        return target.path if isinstance(target, FileHandle) else effect.path
+        return effect.path if isinstance(target, FileScope) else target.path
 
     # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -330,45 +435,46 @@ class Broker:
             return  # not poison: the handle may be that of a sound value
         if cell is None:
             self._refuse_post(message, cell, "no cell is running")
-            self._poison(message.new)
+            self._spoil(message.new, "no cell was running")
             return
         try:
             self._audit.record(f"classified.{_kind(message)}", "allowed", cell=cell.number)
-        except AuditUnavailable:
-            self._poison(message.new)
+        except AuditUnavailable as problem:
+            self._spoil(message.new, str(problem))
             return
         try:
             self._hand_over(message, blob, cell)
         except Exception as problem:  # nothing may reach the worker, so nothing may stop the kernel either
             reason = f"a captured value: {problem}" if isinstance(problem, Mismatch) else type(problem).__name__
             self._refuse_post(message, cell, reason)
-            self._poison(message.new)
+            self._spoil(message.new, reason)
 
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
+        # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
             self.ledger.classified(message.new, cell.number, message.label, blob)
+            self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
+            self.ledger.zipped(message.new, cell.number, message.left, message.right)
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
-                self.ledger.zipped(message.new, cell.number, message.left, message.right)
             else:
-                self._poison(message.new)
+                self._spoil(message.new, "one of the two is no value of this session")
         else:
             bundle = self._functions.bundle(message.function)
+            self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
             if bundle is NOTHING or not self._secrets.knows(message.source):
-                self._refuse_post(message, cell, "the function or the source is not of an accepted cell")
-                self._poison(message.new)
+                reason = "the function or the source is not of an accepted cell"
+                self._refuse_post(message, cell, reason)
+                self._spoil(message.new, reason)
             else:
                 if bundle.functions:
                     require_types(bundle, blob)
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
-                self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
 
-    def _poison(self, handle: str) -> None:
-        # No function, and a source that nobody knows: poison twice over.
+    def _spoil(self, handle: str, reason: str) -> None:
         try:
-            self._vault.map(handle, secrets.token_hex(16), NOTHING, _NO_DATA, False)
+            self._vault.spoil(handle, reason)
         except Exception as problem:  # then the vault never hears of the handle, which is poison as well
             _log.warning("a classified operation was dropped: %s", type(problem).__name__)
 
@@ -382,7 +488,7 @@ class Broker:
 
 def _end(targets: list[Target]) -> None:
     for target in targets:
-        if isinstance(target, FileScope):
+        if not isinstance(target, FileHandle):
             target.end()
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from capkernel.broker import atomic
+from capkernel.broker import atomic, trees
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.classified_files import ClassifiedFiles, Reservation
 from capkernel.broker.confine import (
@@ -27,6 +27,7 @@ from capkernel.broker.confine import (
     reopen,
 )
 from capkernel.broker.failures import EffectError, denied, os_failure
+from capkernel.broker.opened import OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Place, Places
 from capkernel.policy.decision import ALLOWED, Decision, Denied
 from capkernel.policy.model import Policy
@@ -34,6 +35,7 @@ from capkernel.policy.paths import PathRules, below, is_below
 from capkernel.wire.frames import MAX_BLOB, MAX_BODY
 
 MAX_READ: Final = MAX_BLOB
+MAX_FILES: Final = 10_000  # of one read of many
 MAX_CHILDREN: Final = 100_000
 MAX_LISTING: Final = MAX_BODY // 8  # characters; up to four bytes each, and a handle beside every one
 _CHUNK: Final = 1 << 20
@@ -119,6 +121,20 @@ class FileEffects:
             self._allow(place, "files.access", cell, ALLOWED)
         return handle
 
+    def attenuated(self, scope: FileScope, *, path: str | None, cell: int) -> FileScope:
+        """A narrower view of a scope: below `path`, or for looking and reading alone when that is None."""
+        if path is None:
+            with scope.borrow() as root:
+                self._record("files.read_only", ALLOWED, cell, scope.prefix)
+                return FileScope(os.dup(root), scope.argument, scope.prefix, writable=False)
+        handle = self.access(scope, path, cell)
+        with self._at(handle, "files.subtree", cell) as place:
+            self._allow(place, "files.subtree", cell, ALLOWED)
+            if place.fd is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            fd = os.open(f"/proc/self/fd/{place.fd}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            return FileScope(fd, scope.argument, lexical(handle.planned) or ".", writable=scope.writable)
+
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def exists(self, handle: FileHandle, cell: int) -> bool:
@@ -167,6 +183,14 @@ class FileEffects:
                 if _is_text(name) and not self._places.hides(place.canonical, name)
             ]
 
+    def walk(self, handle: FileHandle, cell: int) -> list[trees.Entry]:
+        """Everything below a directory, sorted; see `trees` for what is left out."""
+        with handle.scope.borrow() as root, self._at(handle, "files.walk", cell) as place:
+            self._allow(place, "files.walk", cell, self._plain(place, "its files are not listed"))
+            if place.fd is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return trees.walk(self._places, handle.scope, root, place, handle.path)
+
     def _kind(self, handle: FileHandle, what: str, cell: int) -> int | None:
         try:
             with self._at(handle, what, cell) as place:
@@ -197,6 +221,57 @@ class FileEffects:
             finally:
                 os.close(fd)
 
+    def open_to_read(self, handle: FileHandle, cell: int) -> OpenFile:
+        """A plain regular file, held open."""
+        with self._at(handle, "files.open", cell) as place:
+            self._allow(place, "files.open", cell, self._plain(place, "its content is not given"))
+            self._regular(place)
+            assert place.fd is not None
+            return OpenFile(reopen(place.fd, os.O_RDONLY), handle.scope, handle.path)
+
+    def read_many(self, handle: FileHandle, paths: tuple[str, ...], cell: int) -> tuple[list[int], bytes]:
+        """The contents of files below a directory, one after the other, and their sizes; -1 for one that is not given:
+        classified, too large, not there, or no regular file. As many, from the first on, as go into one answer."""
+        with self._at(handle, "files.grep", cell) as top:
+            self._allow(top, "files.grep", cell, self._plain(top, "its files are not searched"))
+        prefix = "" if handle.path == "." else handle.path + "/"
+        sizes: list[int] = []
+        parts: list[bytes] = []
+        total = 0
+        with handle.scope.borrow() as root:
+            for path in paths[:MAX_FILES]:
+                if not path.startswith(prefix) or lexical(path) != path:
+                    raise EffectError("ValueError", "a file to search is below the directory that is searched")
+                handle.scope.require()
+                content = self._content_of(root, checked_path(path))
+                if content is None:
+                    sizes.append(-1)
+                    continue
+                if parts and total + len(content) > trees.MAX_BATCH:
+                    break
+                sizes.append(len(content))
+                parts.append(content)
+                total += len(content)
+        return sizes, b"".join(parts)
+
+    def _content_of(self, root: int, path: str) -> bytes | None:
+        try:
+            with self._places.at(root, path) as place:
+                if place.fd is None or place.status is None or place.excluded is not None or place.classified:
+                    return None
+                if not stat.S_ISREG(place.status.st_mode) or place.status.st_size > trees.MAX_BATCH:
+                    return None
+                fd = reopen(place.fd, os.O_RDONLY)
+                try:
+                    content = os.read(fd, place.status.st_size + 1)
+                    while len(content) <= trees.MAX_BATCH and (more := os.read(fd, _CHUNK)):
+                        content += more
+                finally:
+                    os.close(fd)
+                return content if len(content) <= trees.MAX_BATCH else None
+        except (OSError, Escape):
+            return None
+
     def open_for_vault(self, handle: FileHandle, cell: int) -> tuple[int, str]:
         """A descriptor of a regular file for the keeper to read, and the origin to write down. The caller closes it.
 
@@ -224,6 +299,35 @@ class FileEffects:
             self._allow(place, "files.write", cell, self._writable(place))
             with self._directory_of(handle, place) as directory:
                 atomic.replace(directory, place.rest[-1], data, handle.scope.require)
+
+    def may_write(self, handle: FileHandle, cell: int, *, new: bool) -> None:
+        """Refuse now what `write`, or `create` when `new`, would refuse later."""
+        with self._at(handle, "files.open_to_write", cell) as place:
+            self._allow(place, "files.open_to_write", cell, self._writable(place))
+            if place.status is not None:
+                if new:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                self._regular(place)
+
+    def create(self, handle: FileHandle, data: bytes, cell: int) -> None:
+        """A new file with `data`; FileExistsError when the name is taken. Creates parents."""
+        with self._at(handle, "files.create", cell) as place:
+            self._allow(place, "files.create", cell, self._writable(place))
+            if place.status is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            with self._directory_of(handle, place) as directory:
+                atomic.create(directory, place.rest[-1], data, handle.scope.require)
+
+    def delete(self, handle: FileHandle, cell: int) -> None:
+        """Take away a file, an empty directory, or a link itself."""
+        with self._at(handle, "files.delete", cell, itself=True) as place:
+            self._allow(place, "files.delete", cell, self._changeable(place))
+            assert place.status is not None
+            handle.scope.require()
+            if stat.S_ISDIR(place.status.st_mode):
+                os.rmdir(place.rest[-1], dir_fd=place.base)
+            else:
+                os.unlink(place.rest[-1], dir_fd=place.base)
 
     def append(self, handle: FileHandle, data: bytes, cell: int) -> None:
         """Add `data` at the end; creates the file and its parents."""
@@ -284,10 +388,11 @@ class FileEffects:
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _at(self, handle: FileHandle, what: str, cell: int) -> Iterator[Place]:
+    def _at(self, handle: FileHandle, what: str, cell: int, *, itself: bool = False) -> Iterator[Place]:
+        find = self._places.named if itself else self._places.at
         with handle.scope.borrow() as root:
             try:
-                with self._places.at(root, handle.path) as place:
+                with find(root, handle.path) as place:
                     if place.excluded is not None:
                         refusal = Denied(f"no file is granted here: {place.excluded}")
                         self._record(what, refusal, cell, place.shown)

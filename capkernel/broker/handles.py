@@ -81,6 +81,15 @@ class HandleTable(Generic[T]):
         with self._lock:
             return [self._grants.pop(handle).target for handle in self._members.pop(scope, ())]
 
+    def revoke(self, handle: str) -> list[T]:
+        """End one grant, before its scope does. Nothing when it has ended already."""
+        with self._lock:
+            found = self._grants.pop(handle, None)
+            if found is None:
+                return []
+            self._members[found.scope].remove(handle)
+            return [found.target]
+
     def revoke_cell(self, cell: int) -> list[T]:
         """End everything that was granted in a cell."""
         with self._lock:

@@ -70,6 +70,13 @@ class ClassifiedIndex:
                 self._walk()
             return identity in self._inodes or not self._complete
 
+    def is_target(self, path: str) -> bool:
+        """Whether a classified link leads to exactly this canonical path. For listings of what was judged itself."""
+        with self._lock:
+            if self._walked_at is None:
+                self._walk()
+            return path in self._targets
+
     def _walk(self) -> None:
         self._began_ns = time.time_ns()
         self._targets, self._inodes, self._complete, self._seen = set(), set(), True, 0

@@ -26,13 +26,20 @@ _ATTEMPTS = 20  # to find a file that is replaced meanwhile
 
 
 class FileScope:
-    """One granted root: a place descriptor that ends with its scope. `argument` is the cell's word for it."""
+    """One granted root: a place descriptor that ends with its scope. `argument` is the cell's word for it.
 
-    def __init__(self, fd: int, argument: str) -> None:
+    prefix: the path from the root the cell asked for to this one ("." but for a subtree), which a plan speaks of.
+    writable: False for a view that only looks and reads.
+    """
+
+    def __init__(self, fd: int, argument: str, prefix: str = ".", *, writable: bool = True) -> None:
         self._fd: int | None = fd
         self._lock = threading.Lock()
         self.argument = argument
+        self.prefix = prefix
+        self.writable = writable
         self.minted: dict[str, str] = {}  # path → handle, so that asking again is not another grant
+        self.open_files = 0
 
     @contextmanager
     def borrow(self) -> Iterator[int]:
@@ -66,6 +73,13 @@ class FileHandle:
     scope: FileScope
     path: str
 
+    @property
+    def planned(self) -> str:
+        """The path below the root that the cell asked for."""
+        if self.scope.prefix == ".":
+            return self.path
+        return self.scope.prefix if self.path == "." else f"{self.scope.prefix}/{self.path}"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -86,6 +100,14 @@ class Place:
     protected: str | None
 
 
+@dataclass(frozen=True)
+class ListedEntry:
+    """What a listing makes of an entry. left_out: excluded, a temporary file, or hidden."""
+
+    left_out: bool
+    classified: bool
+
+
 class _Moved(FileNotFoundError):
     """What was opened is not what has the name now."""
 
@@ -93,7 +115,10 @@ class _Moved(FileNotFoundError):
 class Places:
     """Finds and judges places."""
 
-    def __init__(self, rules: PathRules, exclusions: Exclusions, index: ClassifiedIndex) -> None:
+    def __init__(
+        self, rules: PathRules, exclusions: Exclusions, index: ClassifiedIndex, *, hide_classified: bool = False
+    ) -> None:
+        self.hide_classified = hide_classified
         self._rules = rules
         self._exclusions = exclusions
         self._index = index
@@ -144,12 +169,47 @@ class Places:
         path = canonical_path(fd)
         return path, self._exclusions.find(path, (status.st_dev, status.st_ino))
 
+    @contextmanager
+    def named(self, root: int, path: str) -> Iterator[Place]:
+        """The entry of this name itself: of a link the link. For taking it away. `rest` is the name in `base`."""
+        flat = lexical(path)
+        if flat is None:
+            raise Escape(errno.EXDEV, "the path leaves its root")
+        top = canonical_path(root)
+        parent, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        held: list[int] = []
+        try:
+            base = open_beneath(root, parent or ".", os.O_PATH | os.O_DIRECTORY)
+            held.append(base)
+            folder = canonical_path(base)
+            if below(folder, top) is None:
+                raise Escape(errno.EXDEV, "the path leaves its root")
+            # One name in an opened directory, and no link followed: this cannot lead elsewhere.
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+            held.append(fd)
+            yield self._judge(fd, os.fstat(fd), base, _join(folder, name), (name,), _join(top, flat))
+        finally:
+            for number in held:
+                os.close(number)
+
+    def judge_entry(self, canonical: str, name: str) -> ListedEntry:
+        """What a listing says of an entry of a directory that is neither excluded nor classified itself."""
+        if name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(canonical) is not None:
+            return ListedEntry(True, False)
+        classified = self._rules.is_classified(canonical) or self._index.is_target(canonical)
+        return ListedEntry(classified and self.hide_classified, classified)
+
     def hides(self, directory: str, name: str) -> bool:
         """Whether a listing of `directory`, not excluded itself, leaves this entry out: excluded, or a temporary file.
 
         A temporary file that appears would tell when the value of a classified write became known.
         """
-        return name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(_join(directory, name)) is not None
+        path = _join(directory, name)
+        if name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(path) is not None:
+            return True
+        return self.hide_classified and (self._rules.is_classified(path) or self._index.is_target(path))
 
     def _judge(
         self,

@@ -21,7 +21,15 @@ VERB_OF_METHOD: Final = {
     "is_directory": "list",
     "is_classified": "list",
     "size": "list",
+    "walk": "list",
+    "files": "list",
     "read_bytes": "read",
+    "read_many": "read",
+    "open_read": "read",
+    "may_write": "write",
+    "may_create": "write",
+    "create": "write",
+    "delete": "write",
     "write": "write",
     "append": "write",
     "mkdir": "write",
@@ -29,7 +37,8 @@ VERB_OF_METHOD: Final = {
     "read_classified_bytes": "read_classified",
     "write_classified": "write_classified",
 }
-"""The verb of each method that crosses to the broker (`wire.worker.Invoke`). `access` has none: it does nothing yet."""
+"""The verb of each method that crosses to the broker (`wire.worker.Invoke`). `access`, `subtree` and `read_only` have
+none: they do nothing yet; what is done with a file that is open was judged when it was opened."""
 
 
 def plain_path(text: str) -> str:

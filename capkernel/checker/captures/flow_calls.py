@@ -14,7 +14,7 @@ from capkernel.checker.captures.scopes import parameters_of
 from capkernel.checker.captures.types import API, instances, is_session_module
 from capkernel.checker.captures.uses import ANY
 from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Value
-from capkernel.checker.tables import borrows
+from capkernel.checker.tables import ambient, borrows
 
 # Builtins that have run through an iterator when they return, and hold what it gave.
 _CONSUMING = frozenset(
@@ -27,6 +27,7 @@ _PASSING_ON = tuple(
 )  # fmt: skip
 
 _AWAITING = frozenset(("asyncio.gather", "asyncio.wait_for", "asyncio.timeout"))
+_FILES = ("typing.TextIO", "typing.BinaryIO", "typing.IO")
 _OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
 
 
@@ -76,7 +77,7 @@ class Calls(Functions):
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Value:
         receiver = self.value(function.value)
-        self.uses(receiver, function.attr)
+        self.uses(receiver, function, node)
         arguments = self._arguments(node)
         resolved = self.context.resolve(function)
         typ = self.context.type_of(function.value)
@@ -198,7 +199,11 @@ class Calls(Functions):
         given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
         caps = (self.caps(given) | self.caps(receiver)) & set(self.active)
         if caps and not self._only_passes_on(function, name):
-            self.followed.update(((cap.cell, cap.line, cap.column), ANY) for cap in caps)
+            # With an open file it can do what that was opened for, which is counted where it was.
+            files = [value for expression, value in arguments if self._is_open_file(expression)]
+            others = [value for expression, value in arguments if not self._is_open_file(expression)]
+            used = caps if not files else (self.caps(frozenset().union(*others)) | self.caps(receiver)) & caps
+            self.followed.update(((cap.cell, cap.line, cap.column), ANY) for cap in used)
         inside = frozenset().union(
             *(self.heap.contents.get(token, NOTHING) for token in receiver if isinstance(token, Site))
         )
@@ -209,9 +214,17 @@ class Calls(Functions):
             if caps:
                 self.implicit(node, [expression], ("__call__",), [given])
         if caps and self._is_of_arrays(function, name):
-            self._check_put_into_data(node, arguments)
+            files_only = name in ambient().path_functions or (
+                isinstance(function, ast.Attribute) and function.attr in ambient().path_methods
+            )
+            kept = [pair for pair in arguments if not (files_only and self._is_open_file(pair[0]))]
+            self._check_put_into_data(node, kept)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
+        if name in borrows().data and len(arguments) == len(
+            [pair for pair in arguments if self._is_open_file(pair[0])]
+        ):
+            return NOTHING  # what is read out of a file is data, whatever type it has
         holds = self.heap.within(given) | self.heap.within(receiver)
         if caps and keeps:
             # Every object that can carry may now hold every other.
@@ -223,6 +236,11 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
+
+    def _is_open_file(self, expression: ast.expr) -> bool:
+        typ = self.context.type_of(expression)
+        owners = [] if typ is None else list(instances(typ))
+        return bool(owners) and all(info.fullname in _FILES for info in owners)
 
     def _is_of_arrays(self, function: ast.expr, name: str) -> bool:
         """Whether it is a function of numpy or pandas, whose types say that there is nothing but data in a value."""

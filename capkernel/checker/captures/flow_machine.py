@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from mypy.nodes import TypeInfo
 from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import Types, only_classified, shown
-from capkernel.checker.captures.uses import VERB_OF, SiteKey
+from capkernel.checker.captures.uses import SiteKey, verbs_of
 from capkernel.checker.captures.values import (
     NOTHING,
     OUTER,
@@ -76,7 +75,6 @@ class Machine:
         self._escaped: set[ast.AST] = set()
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
-        self.instances: dict[ast.AST, TypeInfo] = {}  # calls that make a value of a session class
         self._running: dict[tuple[object, ...], Value] = {}
         self.followed: set[tuple[SiteKey, str]] = set()  # what was done with which capability, for the plan
 
@@ -85,10 +83,9 @@ class Machine:
         if self._steps > _MOST_STEPS or self.heap.visits > _MOST_VISITS:
             raise TooMuchWork
 
-    def uses(self, receiver: Value, member: str) -> None:
-        """Note that `member` of a value is used, when the value may be a capability itself."""
-        verb = VERB_OF.get(member)
-        if verb is not None:
+    def uses(self, receiver: Value, member: ast.Attribute, call: ast.Call | None = None) -> None:
+        """Note that a member of a value is used, when the value may be a capability itself."""
+        for verb in verbs_of(member, call):
             for token in receiver:
                 if isinstance(token, Cap):
                     self.followed.add(((token.cell, token.line, token.column), verb))

@@ -27,24 +27,36 @@ from capkernel.checker.captures.types import API, Types
 from capkernel.checker.typed_cell import classes_of
 from capkernel.wire.plan import VERBS, ScopeSite, Use, plain_path
 
-VERB_OF: Final = {
-    "children": "list",
-    "exists": "list",
-    "is_directory": "list",
-    "is_classified": "list",
-    "size": "list",
-    "read": "read",
-    "read_bytes": "read",
-    "read_lines": "read",
-    "write": "write",
-    "write_bytes": "write",
-    "append": "write",
-    "mkdir": "write",
-    "read_classified": "read_classified",
-    "read_classified_bytes": "read_classified",
-    "write_classified": "write_classified",
+VERBS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "children": ("list",),
+    "walk": ("list",),
+    "find": ("list",),
+    "exists": ("list",),
+    "is_directory": ("list",),
+    "is_classified": ("list",),
+    "size": ("list",),
+    "read": ("read",),
+    "read_bytes": ("read",),
+    "read_lines": ("read",),
+    "lines": ("read",),
+    "for_each_line": ("read",),
+    "grep": ("read",),
+    "grep_recursive": ("list", "read"),
+    "open": ("read", "write"),
+    "write": ("write",),
+    "write_bytes": ("write",),
+    "append": ("write",),
+    "delete": ("write",),
+    "mkdir": ("write",),
+    "read_classified": ("read_classified",),
+    "read_classified_bytes": ("read_classified",),
+    "write_classified": ("write_classified",),
 }
-"""The verb of each member of `FileSystem` and `FileEntry` that asks the broker for something (`api.files`)."""
+"""The verbs of each member of `FileSystem` and `FileEntry` that asks the broker for something (`api.files`). Which one
+of `open` is meant depends on its mode."""
+_SHORT: Final = frozenset(("read_classified", "write_classified", "grep", "grep_recursive", "find"))
+"""Members of a `FileSystem` whose first argument is the path."""
+_VIEWS: Final = frozenset(("subtree", "read_only"))
 
 ANY: Final = "*"
 _MOST_PATHS: Final = 32
@@ -59,6 +71,19 @@ _BOUNDARIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, 
 
 SiteKey = tuple[int, int, int]
 """Cell, line and column of the granting call: also how the flow analysis names a capability."""
+
+
+def verbs_of(member: ast.Attribute, call: ast.Call | None) -> tuple[str, ...]:
+    """What a use of a member can ask for. call: the one that calls it at once, when there is one."""
+    if member.attr != "open" or call is None:
+        return VERBS_OF.get(member.attr, ())
+    modes = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in (None, "mode"))]
+    if not modes:
+        return ("read",)
+    mode = modes[0].value if len(modes) == 1 and isinstance(modes[0], ast.Constant) else None
+    if not isinstance(mode, str):
+        return VERBS_OF["open"]
+    return ("read",) if mode.startswith("r") else ("write",)
 
 
 def key_of(call: ast.Call, context: Context) -> SiteKey:
@@ -102,6 +127,7 @@ class Piece:
     found: list[_Found] = field(default_factory=list)
     handed: set[str] = field(default_factory=set)  # names that stand elsewhere than where they are called
     sinks: set[str] = field(default_factory=set)
+    has_subtree: bool = False  # then a path that a helper names may be in a narrower view
 
 
 def read_cell(context: Context, types: Types, rebound: frozenset[str]) -> Piece:
@@ -144,6 +170,7 @@ def scopes_with_uses(
                 anytime.append(unit)
             by_name.setdefault(unit.name, []).append(unit)
     everywhere = _closure(anytime, by_name)
+    views = any(piece.has_subtree for piece in pieces)
     certain = [found for piece in pieces for found in piece.found if found.sites is not None]
     made = []
     for block in blocks:
@@ -156,7 +183,7 @@ def scopes_with_uses(
         uses: dict[str, set[str | None]] = {}
         for found in mine:
             for verb in VERBS if found.verb == ANY else (found.verb,):
-                uses.setdefault(verb, set()).add(found.path)
+                uses.setdefault(verb, set()).add(None if views and found.sites is None else found.path)
         for key, verb in followed:
             # What the text said is more exact, but it may not have said it.
             if key == block.key:
@@ -250,8 +277,10 @@ class _Reader:
                 piece.units.append(self._unit(node.name, [node], loose))
             elif isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ClassDef)):
                 piece.units.append(self._unit("", [node], True))
-            elif isinstance(node, ast.Attribute) and node.attr == "write_classified":
-                piece.sinks.add(node.attr)
+            elif isinstance(node, ast.Attribute):
+                if node.attr == "write_classified":
+                    piece.sinks.add(node.attr)
+                piece.has_subtree |= node.attr == "subtree"
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not self._is_called(node):
                 piece.handed.add(node.id)
         piece.found = list(self._found(top))
@@ -286,36 +315,38 @@ class _Reader:
     def _found(self, top: ast.AST) -> Iterator[_Found]:
         for node in ast.walk(top):
             if isinstance(node, ast.Attribute):
-                found = self._attribute(node)
-                if found is not None:
-                    yield found
+                yield from self._attribute(node)
             elif isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Load) and self._fullname(node) in _BY_NAME:
                     yield _Found(ANY, None, None)
             elif isinstance(node, ast.MatchClass):
                 for name in node.kwd_attrs:
-                    if name in VERB_OF:
-                        yield _Found(VERB_OF[name], None, None)
+                    for verb in VERBS_OF.get(name, ()):
+                        yield _Found(verb, None, None)
 
-    def _attribute(self, node: ast.Attribute) -> _Found | None:
+    def _attribute(self, node: ast.Attribute) -> list[_Found]:
         if self._fullname(node) in _BY_NAME:
-            return _Found(ANY, None, None)
-        verb = VERB_OF.get(node.attr)
-        if verb is None or not isinstance(node.ctx, ast.Load):
-            return None
+            return [_Found(ANY, None, None)]
+        verbs = self._verbs(node)
+        if not verbs or not isinstance(node.ctx, ast.Load):
+            return []
         sites, path = self._root(node.value, 0)
-        if node.attr in ("read_classified", "write_classified"):
-            path = self._short_form(node, path)
+        if node.attr in _SHORT:
+            path = self._short_form(node, "." if sites is None and not isinstance(node.value, ast.Call) else path)
         if sites is not None:
-            return _Found(verb, path, sites)
+            return [_Found(verb, path, sites) for verb in verbs]
         name = self._session_name(node.value)
         if not name:
             resolved = self._context.resolve(node.value)
             if resolved is not None and isinstance(resolved.symbol, MypyFile):
-                return None
+                return []
             if _surely_other(None if resolved is None else resolved.type, self._types):
-                return None
-        return _Found(verb, path, None, name)
+                return []
+        return [_Found(verb, path, None, name) for verb in verbs]
+
+    def _verbs(self, node: ast.Attribute) -> tuple[str, ...]:
+        call = self._context.parents.get(node)
+        return verbs_of(node, call if isinstance(call, ast.Call) and call.func is node else None)
 
     def _fullname(self, node: ast.Name | ast.Attribute) -> str:
         resolved = self._context.resolve(node)
@@ -325,14 +356,19 @@ class _Reader:
         """`fs.read_classified(path)` and `fs.access(path).read_classified()` are the same; of others, any path."""
         call = self._context.parents.get(node)
         if isinstance(node.value, ast.Call):
-            return path
-        if not isinstance(call, ast.Call) or call.func is not node or not call.args:
+            maker = node.value.func
+            if not isinstance(maker, ast.Attribute) or maker.attr not in _VIEWS:
+                return path if node.attr.endswith("_classified") else None
+        if not isinstance(call, ast.Call) or call.func is not node:
+            return None
+        named: list[ast.expr] = [keyword.value for keyword in call.keywords if keyword.arg in ("path", "dir")]
+        if len(named) + len(call.args[:1]) != 1:
             return None
         typ = self._context.type_of(node.value)
         owners = [] if typ is None else list(classes_of(typ))
         if [None if owner is None else owner.name for owner in owners] != ["FileSystem"]:
             return None
-        return _literal(call.args[0])
+        return _joined(path, _literal([*call.args, *named][0]))
 
     def _session_name(self, node: ast.expr) -> str:
         """The name of the session that a function of an earlier cell reads here; its type is not the one of then."""
@@ -349,13 +385,20 @@ class _Reader:
             return None, None
         if isinstance(node, ast.Name):
             return self._root_of_name(node, depth)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "access":
-            sites, _ = self._root(node.func.value, depth + 1)
-            return sites, _literal(node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("access", "subtree"):
+                sites, base = self._root(node.func.value, depth + 1)
+                alone = len(node.args) == 1 and not node.keywords
+                base = "." if sites is None and node.func.attr == "access" else base
+                return sites, _joined(base, _literal(node.args[0])) if alone else None
+            if node.func.attr == "read_only" and not node.args and not node.keywords:
+                return self._root(node.func.value, depth + 1)
+            if node.func.attr == "walk":
+                return self._root(node.func.value, depth + 1)[0], None
         if isinstance(node, ast.Subscript):
-            base = node.value
-            if isinstance(base, ast.Attribute) and base.attr == "children":
-                return self._root(base.value, depth + 1)[0], None
+            listed = node.value
+            if isinstance(listed, ast.Attribute) and listed.attr == "children":
+                return self._root(listed.value, depth + 1)[0], None
         return None, None
 
     def _root_of_name(self, node: ast.Name, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
@@ -417,9 +460,19 @@ class _Reader:
             return None, None
         if isinstance(parent, (ast.For, ast.comprehension)) and parent.target is target:
             iterated = parent.iter
-            if isinstance(iterated, ast.Attribute) and iterated.attr == "children":
+            if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Attribute):
+                if iterated.func.attr == "walk":
+                    return self._root(iterated.func.value, depth + 1)[0], None
+            elif isinstance(iterated, ast.Attribute) and iterated.attr == "children":
                 return self._root(iterated.value, depth + 1)[0], None
         return None, None
+
+
+def _joined(base: str | None, path: str | None) -> str | None:
+    """A literal path in a directory that is itself literal. `..` could mean another place there than it seems."""
+    if base is None or path is None:
+        return None
+    return path if base == "." else None if ".." in f"{base}/{path}".split("/") else plain_path(f"{base}/{path}")
 
 
 def _literal(node: ast.expr) -> str | None:
@@ -436,7 +489,7 @@ def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 __all__ = [
     "ANY",
-    "VERB_OF",
+    "VERBS_OF",
     "Piece",
     "SiteKey",
     "globals_of",
@@ -445,4 +498,5 @@ __all__ = [
     "read_cell",
     "read_definition",
     "scopes_with_uses",
+    "verbs_of",
 ]

@@ -270,6 +270,7 @@ def _path_argument(source: Source, node: ast.expr) -> Repairs:
         return
     method = dotted(call.func).rpartition(".")[2] or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
     root, path = _place(node)
+    yield from _open_file(source, node, method, root, path)
     if method in _TEXT_WRITERS and isinstance(call.func, ast.Attribute):
         rest = [source.segment(one) for one in call.args if one is not node]
         rest += [f"{k.arg}={source.segment(k.value)}" for k in call.keywords if k.arg and k.value is not node]
@@ -300,3 +301,18 @@ def _path_argument(source: Source, node: ast.expr) -> Repairs:
         )
         yield from _in_block(source, node, content, root, "import io")
         yield from _in_block(source, node, f"io.BytesIO(fs.access({path}).read_bytes())", root, "import io")
+
+
+def _open_file(source: Source, node: ast.expr, method: str, root: str, path: str) -> Repairs:
+    """The library gets a file that is open for the time of the statement."""
+    statement = source.statement(node)
+    if not isinstance(statement, _SIMPLE):
+        return
+    writes = method.startswith(("to_", "save", "imsave", "tofile"))
+    text = method in _TEXT_WRITERS or (not writes and method not in _BINARY)
+    mode = ("" if text else '"rb"') if not writes else '"w"' if text else '"wb"'
+    name = source.fresh("f", "file")
+    header = f"with request_file_system({root}) as fs, fs.access({path}).open({mode}) as {name}:"
+    edits = source.wrap(statement, header, (source.replace(node, name),))
+    if edits is not None:
+        yield from unsafe(_WORDS, *edits)

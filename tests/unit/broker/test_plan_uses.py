@@ -23,6 +23,12 @@ def uses(*verbs: str, paths: tuple[str, ...] | None = None) -> tuple[Use, ...]:
     return tuple(Use(verb, paths) for verb in verbs)
 
 
+_PATHS = {
+    "children": "data", "walk": "data", "files": "data", "read_many": "data", "mkdir": "made",
+    "create": "data/new.txt", "may_create": "data/newer.txt", "delete": "data/g.txt",
+}  # fmt: skip
+
+
 def do(session: Session, scope: str, method: str, path: str = "data/f.txt") -> None:
     if method == "write_classified":
         secret = session.do(scope, "data/f.txt", "read_classified")
@@ -40,7 +46,10 @@ def asking(start: Start, project: Path) -> Session:
 
 
 def test_every_method_of_the_wire_has_a_verb(asking: Session) -> None:
-    known = {*asking.broker._methods, "children", "read_classified", "read_classified_bytes", "write_classified"}
+    known = {
+        *asking.broker._methods, "children", "walk", "open_read", "read_many", "read_classified",
+        "read_classified_bytes", "write_classified",
+    }  # fmt: skip
     assert known == VERB_OF_METHOD.keys()
     assert set(VERB_OF_METHOD.values()) == set(VERBS)
 
@@ -52,7 +61,7 @@ def test_what_the_plan_lists_works_and_nothing_else_does(asking: Session, verb: 
     for method in methods:
         listed = uses(verb, "read_classified") if verb == "write_classified" else uses(verb)
         asking.cell(Plan(scopes=(site(".", *listed),), sinks=("write_classified",)))
-        path = {"children": "data", "mkdir": "made"}.get(method, "data/f.txt")
+        path = _PATHS.get(method, "data/f.txt")
         do(asking, asking.open(), method, path)
         others = tuple(other for other in VERBS if other != verb)
         asking.cell(Plan(scopes=(site(".", *uses(*others)),), sinks=("write_classified",)))
@@ -118,3 +127,10 @@ def test_the_authority_of_every_cell_is_in_the_audit(asking: Session) -> None:
     entries = [json.loads(line) for line in asking.audit_file.read_text().splitlines()]
     cells = [(entry["cell"], entry.get("authority")) for entry in entries if entry["what"] == "cell"]
     assert cells == [(1, "may: read data/f.txt · nothing else"), (2, None)]
+
+
+def test_a_refused_cell_is_in_the_audit_with_its_codes(asking: Session) -> None:
+    asking.broker.refuse_cell(7, ("ambient-authority", "purity"))
+    last = json.loads(asking.audit_file.read_text().splitlines()[-1])
+    assert (last["what"], last["decision"], last["cell"]) == ("cell", "denied", 7)
+    assert last["reason"] == "ambient-authority, purity"
