@@ -7,13 +7,14 @@ STAMP := $(VENV)/.installed
 SOURCES := $(shell find capkernel kernelspec -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml requirements.lock README.md LICENSE
 PYTEST := $(BIN)/pytest
 
-.PHONY: help install demo lab test test-slow lint bench lock clean
+.PHONY: help install demo lab test test-slow mutate lint bench lock clean
 
 help:
 	@echo "make demo    install, then run the tour notebook through the kernel"
 	@echo "make lab     install, then open the tour in JupyterLab with the kernel chosen"
 	@echo "make test    install, then run the tests (browser tests when Chromium is found)"
 	@echo "make test-slow  the tests that take minutes: every process ended in every state"
+	@echo "make mutate  every rule of the checker switched off in turn: do the golden sessions notice?"
 	@echo "make lint    ruff, mypy --strict, import contracts"
 	@echo "make bench   run every benchmark of tests/bench and write docs/performance.md"
 	@echo "make clean   remove what make created"
@@ -46,6 +47,9 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
+
+mutate: $(STAMP)
+	$(BIN)/python tests/mutation/mutate.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

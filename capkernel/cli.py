@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, explain, view."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from capkernel.commands import audit, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
-from capkernel.commands import view
 from capkernel.diagnostics.codes import CODES
+from capkernel.diagnostics.pages import page
 from capkernel.version import __version__
 
 if TYPE_CHECKING:  # the notebook machinery takes a second to import, and `explain` does not need it
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     policy_command.add_parser(commands)
+    audit.add_parser(commands)
 
     explain = commands.add_parser("explain", help="what a diagnostic code means")
     explain.add_argument("code", nargs="?")
@@ -93,7 +95,12 @@ def _install(arguments: argparse.Namespace) -> int:
 
     from capkernel.bridge.launch import KERNEL_NAME, kernel_argv
     from capkernel.checker.cache import build_cache
+    from capkernel.checker.pinned import problem
 
+    wrong = problem()
+    if wrong:
+        _err.print(escape(wrong))
+        return FAILED
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / KERNEL_NAME
         shutil.copytree(_kernelspec_files(), source)
@@ -107,8 +114,8 @@ def _install(arguments: argparse.Namespace) -> int:
                 user=not arguments.sys_prefix,
                 prefix=sys.prefix if arguments.sys_prefix else None,
             )
-        except OSError as problem:
-            _err.print(f"the kernelspec cannot be installed: {problem}")
+        except OSError as failure:
+            _err.print(f"the kernelspec cannot be installed: {failure}")
             return FAILED
     _out.print(f"kernelspec: {place}")
     build_cache(lambda line: _out.print(escape(line)))
@@ -218,16 +225,19 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from capkernel.checker.pinned import installed, problem
     from capkernel.commands import secure_output
     from capkernel.sandbox import Level, survey
 
     found, secure = survey(), secure_output.line_ambient(Path.cwd())
+    wrong = problem()
+    mypy = wrong or f"checker: mypy {installed()}"
     if arguments.json:
-        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure}))
+        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure, "checker": mypy}))
     else:
-        for line in [*found.lines(), secure]:
+        for line in [*found.lines(), secure, mypy]:
             _out.print(escape(line))
-    return OK if found.level >= Level.STANDARD else FAILED
+    return OK if found.level >= Level.STANDARD and not wrong else FAILED
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -243,7 +253,13 @@ def _explain(arguments: argparse.Namespace) -> int:
         hint = f"; did you mean {near[0]}?" if near else "; `capkernel explain` lists them"
         _err.print(f"{escape(arguments.code)}: not a code of capkernel{hint} (mypy's own codes are documented by mypy)")
         return USAGE
-    _out.print(f"[bold]{known.name}[/]: {escape(known.title)}\n\nwhy: {escape(known.why)}")
+    from rich.markdown import Markdown
+
+    text = page(known.name)
+    if sys.stdout.isatty():
+        _out.print(Markdown(text))
+    else:
+        print(text)
     return OK
 
 

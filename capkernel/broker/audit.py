@@ -2,12 +2,16 @@
 
 Rule 1: a line is written before its effect. When it cannot be written, the effect is refused.
 Rule 2: a line holds who, what, where and the decision; never content, never a path of the host.
-Rule 3: each line holds the SHA-256 of the one before, so a change or a hole inside the file shows. What a chain cannot
-show is a cut at the end; keep `head` elsewhere to see that.
+Rule 3: each line holds the SHA-256 of the one before, so a change or a hole inside the file shows. A session that ends
+says so in its last line; without it the kernel was killed, or lines were cut off. The chain has no key: who may write
+the file can write all of it anew. Keep `head` elsewhere to see that.
+Rule 4: a file belongs to one session. It is locked as long as its kernel runs, and is never opened a second time.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -17,13 +21,16 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import platformdirs
 
 START: Final = "0" * 64
 MAX_TEXT: Final = 4096
+MAX_LINE: Final = 64 * 1024  # bytes; `record` writes less
 RECENT: Final = 200
+END: Final = "session.end"
+Ending = Literal["ended", "running", "missing"]
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -33,11 +40,17 @@ class AuditUnavailable(Exception):
 
 @dataclass(frozen=True)
 class AuditCheck:
-    """lines: how many are sound. broken: the 1-based line at which the chain breaks, or None. head: the last hash."""
+    """lines: how many are sound. broken: the 1-based line at which the chain breaks, or None. head: the last hash.
+
+    problem: what is wrong there, "" when nothing is. end: whether the session said that it ended, still runs, or
+    neither: then it was killed, or lines at the end are missing, which nobody can tell apart.
+    """
 
     lines: int
     broken: int | None
     head: str
+    problem: str = ""
+    end: Ending = "missing"
 
 
 def directory_ambient() -> Path:
@@ -81,6 +94,7 @@ class AuditLog:
             where.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(where / f"{session}.jsonl", flags, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             raise AuditUnavailable(
                 f"the audit in {where} cannot be written ({os.strerror(problem.errno or 0)}), so no effect is allowed: "
@@ -139,6 +153,10 @@ class AuditLog:
                 raise AuditUnavailable(_unwritable(problem)) from None
 
     def close(self) -> None:
+        """Say that the session has ended, and write no more. Twice is fine."""
+        with contextlib.suppress(AuditUnavailable):  # closed before, or no room: then the end stays unsaid
+            self.record(END, "done", cell=None, who="kernel")
+            self.sync()
         with self._lock:
             self._give_up()
 
@@ -149,20 +167,67 @@ class AuditLog:
 
 
 def verify(path: Path) -> AuditCheck:
-    """Whether every line of an audit follows from the one before. Reads the file line by line."""
-    head, number = START, 0
-    with open(path, "rb") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                return AuditCheck(number, number + 1, head)
-            whole = line.endswith(b"\n") and isinstance(entry, dict)
-            if not whole or entry.get("previous") != head or entry.get("n") != number:
-                return AuditCheck(number, number + 1, head)
+    """Whether every line of an audit follows from the one before. Reads the file line by line. Raises OSError."""
+    head, number, last = START, 0, ""
+    with open(_opened(path), "rb") as lines:
+        running = _is_locked(lines.fileno())
+        while line := lines.readline(MAX_LINE + 1):
+            entry = _entry(line)
+            if entry is None:
+                if running and not line.endswith(b"\n"):
+                    break  # it is being written now
+                return AuditCheck(number, number + 1, head, "it is not a whole line of an audit: cut or overwritten")
+            if entry["n"] != number or entry["previous"] != head:
+                broken, problem = _judged(entry, number, head, lines)
+                return AuditCheck(number, broken, head, problem)
             head = hashlib.sha256(line[:-1]).hexdigest()
             number += 1
-    return AuditCheck(number, None, head)
+            last = str(entry.get("what"))
+            if last == END and lines.peek(1):
+                return AuditCheck(number, number + 1, head, "it follows the end of the session: it was added")
+    return AuditCheck(number, None, head, "", "running" if running else "ended" if last == END else "missing")
+
+
+def _opened(path: Path) -> int:
+    # Neither a link nor a pipe that blocks: the directory is ours, but a mistake in it must not hang the command.
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and type(entry.get("n")) is int and "previous" in entry else None
+
+
+def _judged(entry: dict[str, Any], number: int, head: str, rest: Any) -> tuple[int, str]:
+    """The first line that is wrong, and how. `entry` stands where line `number` (from 0) should."""
+    place, stands = number + 1, entry["n"]
+    if entry["previous"] == head:
+        return place, "it was edited: its number is wrong"
+    if stands == number:
+        # Its own number is right, so what it points at is not what stands before it.
+        return max(number, 1), "it was edited (or the link to it in the line after it was)"
+    if stands < number:
+        return place, f"it was moved or repeated: it is line {stands + 1} of the session"
+    while line := rest.readline(MAX_LINE + 1):
+        later = _entry(line)
+        if later is not None and later["n"] == number:
+            return place, f"it was moved: it is line {stands + 1} of the session"
+    gone = stands - number
+    return place, f"{gone} {'line was' if gone == 1 else 'lines were'} removed before it"
 
 
 def _unwritable(problem: OSError) -> str:

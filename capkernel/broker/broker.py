@@ -14,7 +14,6 @@ import asyncio
 import logging
 import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +37,6 @@ from capkernel.broker.threads import in_background, run_whole
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
-from capkernel.wire import values
 from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
@@ -62,7 +60,6 @@ SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
-_NO_DATA: Final = values.encode({})
 _METHOD = re.compile(r"[a-z_]{1,40}")
 
 Target = FileScope | FileHandle | OpenFile
@@ -138,6 +135,13 @@ class Broker:
         except AuditUnavailable as problem:
             _log.error("%s", problem)  # every effect is refused now
 
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
+        """A cell that does not run, and the codes of the diagnostics that say why."""
+        try:
+            self._audit.record("cell", "denied", cell=cell, reason=", ".join(codes))
+        except AuditUnavailable as problem:
+            _log.error("%s", problem)
+
     def close_cell(self) -> None:
         """The cell is over, however it ended: everything that it was granted is revoked."""
         if self._cell is None:
@@ -170,6 +174,24 @@ class Broker:
             return None, (), 0
         asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
         return cell.number, (*asks, *cell.plan.sinks), len(self._table)
+
+    async def read_module(self, path: str, cell: int) -> bytes | None:
+        """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
+        directory, when the policy lets a cell read it; else None. Audited like a cell's read."""
+        return await run_whole(lambda: self._module_text(path, cell))
+
+    def _module_text(self, path: str, cell: int) -> bytes | None:
+        try:
+            scope = self._files.open_scope(".", cell)
+        except (EffectError, OSError):
+            return None
+        try:
+            file = self._files.access(scope, path, cell)
+            return self._files.read(file, cell) if self._files.exists(file, cell) else None
+        except (EffectError, OSError):
+            return None
+        finally:
+            scope.end()
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -413,45 +435,46 @@ class Broker:
             return  # not poison: the handle may be that of a sound value
         if cell is None:
             self._refuse_post(message, cell, "no cell is running")
-            self._poison(message.new)
+            self._spoil(message.new, "no cell was running")
             return
         try:
             self._audit.record(f"classified.{_kind(message)}", "allowed", cell=cell.number)
-        except AuditUnavailable:
-            self._poison(message.new)
+        except AuditUnavailable as problem:
+            self._spoil(message.new, str(problem))
             return
         try:
             self._hand_over(message, blob, cell)
         except Exception as problem:  # nothing may reach the worker, so nothing may stop the kernel either
             reason = f"a captured value: {problem}" if isinstance(problem, Mismatch) else type(problem).__name__
             self._refuse_post(message, cell, reason)
-            self._poison(message.new)
+            self._spoil(message.new, reason)
 
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
+        # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
             self.ledger.classified(message.new, cell.number, message.label, blob)
+            self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
+            self.ledger.zipped(message.new, cell.number, message.left, message.right)
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
-                self.ledger.zipped(message.new, cell.number, message.left, message.right)
             else:
-                self._poison(message.new)
+                self._spoil(message.new, "one of the two is no value of this session")
         else:
             bundle = self._functions.bundle(message.function)
+            self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
             if bundle is NOTHING or not self._secrets.knows(message.source):
-                self._refuse_post(message, cell, "the function or the source is not of an accepted cell")
-                self._poison(message.new)
+                reason = "the function or the source is not of an accepted cell"
+                self._refuse_post(message, cell, reason)
+                self._spoil(message.new, reason)
             else:
                 if bundle.functions:
                     require_types(bundle, blob)
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
-                self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
 
-    def _poison(self, handle: str) -> None:
-        # No function, and a source that nobody knows: poison twice over.
+    def _spoil(self, handle: str, reason: str) -> None:
         try:
-            self._vault.map(handle, secrets.token_hex(16), NOTHING, _NO_DATA, False)
+            self._vault.spoil(handle, reason)
         except Exception as problem:  # then the vault never hears of the handle, which is poison as well
             _log.warning("a classified operation was dropped: %s", type(problem).__name__)
 

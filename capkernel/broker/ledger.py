@@ -2,7 +2,8 @@
 
 Rule 1: it is written from the posts alone, so nothing in it depends on a value or on how far the vault has got.
 Rule 2: bounded: the newest MAX_ENTRIES are kept, texts are cut.
-Rule 3: it never raises for what a worker sent: a post has been handed over when it is written down.
+Rule 3: it never raises for what a worker sent. A post is written down before it is judged: the person finds what was
+refused as well.
 """
 
 from __future__ import annotations

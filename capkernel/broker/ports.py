@@ -39,7 +39,10 @@ class VaultPort(Protocol):
         """Hold the content of a regular file, open for reading."""
 
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool) -> None:
-        """`new` = function(`source`); an empty bundle makes poison."""
+        """`new` = function(`source`)."""
+
+    def spoil(self, new: str, reason: str) -> None:
+        """`new` is poison; the reason is for the person, of types and names."""
 
     def zip(self, new: str, left: str, right: str) -> None:
         """`new` = (`left`, `right`)."""

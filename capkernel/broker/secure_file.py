@@ -91,9 +91,9 @@ def problem_with_ambient(path: Path, forbidden: Iterable[str]) -> str:
     return ""
 
 
-def reachable(policy: Policy, base: Path | str) -> list[str]:
-    """The directories in which a secure output would be within reach of cells. base: the notebook's directory."""
-    return [os.path.realpath(base), *(os.path.realpath(root) for root in policy.root_paths())]
+def reachable(policy: Policy, base: Path | str | None) -> list[str]:
+    """The directories in which a secure output would be within reach of cells. base: the notebook's, if known."""
+    return [os.path.realpath(place) for place in (*policy.root_paths(), *(() if base is None else (base,)))]
 
 
 def _place(path: Path, forbidden: Iterable[str]) -> str:

@@ -30,8 +30,7 @@ from mypy.types import instance_cache
 from mypy.version import __version__ as _mypy_version
 
 from capkernel.checker.mypy_plugin import CapabilityPlugin
-
-SUPPORTED = "2.4."
+from capkernel.checker.pinned import problem
 
 API = "capkernel.api"
 NOTEBOOK = "capkernel.checker.notebook"
@@ -56,10 +55,10 @@ def mypy_version() -> str:
 
 
 def require_supported() -> None:
-    """Raise UnsupportedMypy unless mypy 2.4.* is installed."""
-    if not mypy_version().startswith(SUPPORTED):
-        found = mypy_version()
-        raise UnsupportedMypy(f"capkernel needs mypy {SUPPORTED}*, found {found}: pip install 'mypy=={SUPPORTED}*'")
+    """Raise UnsupportedMypy unless the mypy that was imported is of the pinned line."""
+    wrong = problem(mypy_version())
+    if wrong:
+        raise UnsupportedMypy(wrong)
 
 
 def library_options(cache_directory: Path | None) -> Options:

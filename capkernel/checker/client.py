@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from capkernel.checker import pinned
 from capkernel.checker.protocol import (
     Accepted,
     Check,
@@ -29,6 +30,7 @@ from capkernel.checker.turns import Turns
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
 
 _READ = 65536
 START_SECONDS = 180.0  # the first start on a machine reads the types of the libraries
@@ -78,8 +80,8 @@ class CheckerClient:
         self._cache_directory = cache_directory
         self._progress = progress
         self._link: _Link | None = None
-        self._history: list[tuple[str, Commit]] = []  # accepted cells that ran, oldest first
-        self._pending: dict[int, str] = {}  # accepted cells that may be running
+        self._history: list[tuple[Check, Commit]] = []  # accepted cells that ran, oldest first
+        self._pending: dict[int, Check] = {}  # accepted cells that may be running
         self._ended: list[_Link] = []  # killed, and perhaps not yet out of the process table
         self._lock = asyncio.Lock()
         self._restarting: asyncio.Task[None] | None = None
@@ -87,19 +89,23 @@ class CheckerClient:
         self._recycle_after = recycle_after
         self._checks = 0  # that this process has answered
         self._recycling: asyncio.TimerHandle | None = None
+        self._replacing: asyncio.Task[None] | None = None
 
     async def start(self) -> Started:
         """Start the process. Raises CheckerUnavailable when it does not get ready."""
         async with self._lock:
-            return await self._connect()
+            self._link, started = await self._connect()
+            self._checks = 0
+            return started
 
-    async def check(self, cell: int, text: str) -> Accepted | Rejected:
+    async def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
         """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected."""
+        question = Check(cell, text, names)
         async with self._lock:
             self._pending.pop(cell, None)
             self._checks += 1
             try:
-                answer = await self._ask(Check(cell, text), (Accepted, Rejected))
+                answer = await self._ask(question, (Accepted, Rejected))
             except LocalProtocolError:
                 return _no_verdict(cell, "syntax", "the text is too long, or holds what is no character")
             except TimeoutError:
@@ -112,7 +118,7 @@ class CheckerClient:
                 self._lose()  # its answer would be taken for the next one's
                 raise
             if isinstance(answer, Accepted):
-                self._pending[cell] = text
+                self._pending[cell] = question
             self._recycle_when_idle()
             return answer
 
@@ -137,9 +143,10 @@ class CheckerClient:
         self._closed = True
         if self._recycling is not None:
             self._recycling.cancel()
-        if self._restarting is not None:
-            self._restarting.cancel()
-            await asyncio.gather(self._restarting, return_exceptions=True)
+        for task in (self._restarting, self._replacing):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         link, self._link = self._link, None
         for ended in (*self._ended, *(() if link is None else (link,))):
             await ended.close()
@@ -170,11 +177,35 @@ class CheckerClient:
             self._recycling.cancel()
             self._recycling = None
         if self._checks >= self._recycle_after:
-            self._recycling = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._recycle)
+            # One that is never idle is replaced all the same.
+            seconds = _IDLE_SECONDS if self._checks < 2 * self._recycle_after else 0.0
+            self._recycling = asyncio.get_running_loop().call_later(seconds, self._recycle)
 
     def _recycle(self) -> None:
-        if not self._lock.locked() and not self._pending and self._link is not None:
-            self._lose()
+        if self._link is not None and (self._replacing is None or self._replacing.done()):
+            self._replacing = asyncio.get_running_loop().create_task(self._replace(self._link))
+
+    async def _replace(self, old: _Link) -> None:
+        """Start a process beside this one and tell it the session; when it knows all, it takes over."""
+        try:
+            link, _started = await self._connect()
+            try:
+                told = len(self._history)
+                await self._tell_history(link, 0, told)
+                async with self._lock:
+                    if self._link is not old or self._closed:
+                        raise CheckerUnavailable("another process took over")
+                    await self._tell_history(link, told, len(self._history))
+                    await self._tell_pending(link)
+                    self._link, self._checks = link, 0
+            except BaseException:
+                await link.close()
+                raise
+        except (TimeoutError, *_LOST):
+            return  # the old one goes on, and is replaced another time
+        self._ended.append(old)
+        old.kill()
+        await self._bury()
 
     async def _alive(self) -> _Link:
         await self._restarted()
@@ -207,31 +238,42 @@ class CheckerClient:
             self._restarting = asyncio.get_running_loop().create_task(self._restart_quietly())
 
     async def _restart_quietly(self) -> None:
-        while self._ended:
-            await self._ended[0].close()
-            self._ended.pop(0)
+        await self._bury()
         try:
             await self._restart()
         except (TimeoutError, *_LOST):
             pass  # the next question tries again, and is refused when that fails too
 
+    async def _bury(self) -> None:
+        for link in list(self._ended):
+            await link.close()
+            if link in self._ended:
+                self._ended.remove(link)
+
     async def _restart(self) -> None:
-        await self._connect()
-        assert self._link is not None
-        link = self._link
-        self._link = None  # not to be asked before it knows the session
+        link, _started = await self._connect()
         try:
-            for text, commit in self._history:
-                if isinstance(await link.ask(Check(commit.cell, text), 3 * self._wall), Accepted):
-                    await link.ask(commit, self._wall)
-            for cell, text in self._pending.items():
-                await link.ask(Check(cell, text), 3 * self._wall)
+            await self._tell_history(link, 0, len(self._history))
+            await self._tell_pending(link)
         except BaseException:
             await link.close()
             raise
-        self._link = link
+        self._link, self._checks = link, 0
 
-    async def _connect(self) -> Started:
+    async def _tell_history(self, link: _Link, begin: int, end: int) -> None:
+        for question, commit in self._history[begin:end]:
+            if isinstance(await link.ask(question, 3 * self._wall), Accepted):
+                await link.ask(commit, self._wall)
+
+    async def _tell_pending(self, link: _Link) -> None:
+        for question in self._pending.values():
+            await link.ask(question, 3 * self._wall)
+
+    async def _connect(self) -> tuple[_Link, Started]:
+        """A new process, ready but knowing nothing. Raises CheckerUnavailable."""
+        wrong = pinned.problem()
+        if wrong:
+            raise CheckerUnavailable(wrong)
         mine, theirs = socket.socketpair()
         try:
             with theirs:
@@ -242,15 +284,13 @@ class CheckerClient:
         except BaseException:
             mine.close()
             raise
-        self._checks = 0
         link = await _Link.over(process, mine)
         try:
             async with asyncio.timeout(self._start_seconds):
                 while True:
                     message = await link.receive()
                     if isinstance(message, Started):
-                        self._link = link
-                        return message
+                        return link, message
                     if isinstance(message, Progress) and self._progress is not None:
                         self._progress(message.line)
         except (TimeoutError, OSError, EOFError, RemoteProtocolError) as problem:

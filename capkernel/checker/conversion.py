@@ -17,8 +17,8 @@ from mypy.nodes import AssignmentStmt, Decorator, FuncDef, Import, ImportAll, Im
 from mypy.options import Options
 from mypy.types import CallableType, NoneType
 
-from capkernel.checker.scope_bindings import arguments_of
 from capkernel.checker.symbols import anything, or_anything
+from capkernel.wire.scope_bindings import arguments_of
 
 Became = dict[ast.AST, Node]
 

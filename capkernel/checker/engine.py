@@ -289,6 +289,11 @@ class Engine:
             return []
         return [one for one in found if one.missing not in names.set_in_functions and one.missing not in stars]
 
+    def members(self, module: str) -> frozenset[str]:
+        """The public names of a module that is loaded, none of another."""
+        known = self._manager.modules.get(module)
+        return frozenset() if known is None else frozenset(name for name in known.names if not name.startswith("_"))
+
     def _is_known(self, name: str) -> bool:
         if _RESULT.fullmatch(name):
             return True

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from capkernel.wire.local_modules import without_prefixes
+
 _CELL_NAME = re.compile(r"\bcell_(\d+)(?:_\d+)?\.([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 _HIDDEN = re.compile(r"(?<!\w)·")  # inside a name it is a letter like any other
 
@@ -70,5 +72,5 @@ def _type_of_word(word: str) -> str:
 def plain(message: str) -> str:
     """One line of mypy's as one of ours."""
     text = widen(_HIDDEN.sub("", message)).replace("\n", " ").strip().removesuffix(".")
-    text = _CELL_NAME.sub(r"\2 (cell \1)", text)
+    text = without_prefixes(_CELL_NAME.sub(r"\2 (cell \1)", text))
     return text.replace('"', "`")

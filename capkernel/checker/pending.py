@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from capkernel.checker.scan import NEW, OLD
-from capkernel.checker.scope_bindings import ScopeBindings, arguments_of
+from capkernel.wire.scope_bindings import ScopeBindings, arguments_of
 
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from capkernel.diagnostics.model import Diagnostic
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 
 # ── kernel → checker ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Check(msgspec.Struct, tag="check", frozen=True):
-    """Judge `text` as cell number `cell`, against what the session holds so far. Changes nothing by itself."""
+    """Judge `text` as cell number `cell`, against what the session holds so far. Changes nothing by itself. `names`:
+    what it means by names of local modules."""
 
     cell: int
     text: str
+    names: LocalNames = NO_NAMES
 
 
 class Commit(msgspec.Struct, tag="commit", frozen=True):

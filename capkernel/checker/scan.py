@@ -14,7 +14,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from capkernel.checker.scope_bindings import ScopeBindings, arguments_of
+from capkernel.wire.scope_bindings import ScopeBindings, arguments_of
 
 OLD, NEW, GONE = 1, 2, 4
 

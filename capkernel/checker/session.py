@@ -27,6 +27,7 @@ from capkernel.checker.scan import scan
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.codekey import cell_filename
+from capkernel.wire.local_modules import NO_NAMES, LocalNames, Problem, rename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024
@@ -68,19 +69,25 @@ class CheckerSession:
         self._refused_names: dict[str, int] = {}  # and the cell that would have bound each
         self._texts: dict[int, str] = {}  # of the last cells, for repairs that open a block again
 
-    def check(self, cell: int, text: str) -> Accepted | Rejected:
-        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see."""
+    def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
+        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see. `names`: what it
+        means by names of local modules."""
         self.discard(cell)
         module = parse(cell, text)
-        verdict = self._verdict(cell, text, module)
+        verdict = self._verdict(cell, text, module, names)
         if isinstance(verdict, Accepted):
             return verdict
+        if names.exports:
+            module = parse(cell, text)  # a repair is one of the text, in whose words the person wrote it
         tree = None if isinstance(module, Diagnostic) else module
-        names = frozenset(self._engine.table) | frozenset(self._engine.globals_set)
-        judge = partial(self._against, cell)
+        known = frozenset(self._engine.table) | frozenset(self._engine.globals_set)
+        judge = partial(self._against, cell, names)
         found = with_causes(verdict.diagnostics, self._refused_names)
         self._remember_refused(cell, tree)
-        return Rejected(cell, offer(found, text, tree, judge, names, lambda of: self._texts.get(of, "")))
+        return Rejected(cell, offer(found, text, tree, judge, known, self._earlier, self._engine.members))
+
+    def _earlier(self, cell: int) -> str:
+        return self._texts.get(cell, "")
 
     def _remember_refused(self, cell: int, tree: ast.Module | None) -> None:
         """What a refused cell would have bound: a later cell that misses it is told which cell to repair."""
@@ -89,17 +96,20 @@ class CheckerSession:
         while len(self._refused_names) > _NAMES_KEPT:
             del self._refused_names[next(iter(self._refused_names))]
 
-    def _verdict(self, cell: int, text: str, module: ast.Module | Diagnostic) -> Accepted | Rejected:
+    def _verdict(self, cell: int, text: str, module: ast.Module | Diagnostic, names: LocalNames) -> Accepted | Rejected:
         if isinstance(module, Diagnostic):
             return Rejected(cell, (module,))
         try:
+            renamed = rename(module, names)
+            if renamed.problems:
+                return Rejected(cell, tuple(_misused(cell, text, problem) for problem in renamed.problems))
             return self._judge(cell, text, module)
         except RecursionError:
             return Rejected(cell, (_too_deep(cell),))
 
-    def _against(self, cell: int, text: str) -> tuple[int, int]:
+    def _against(self, cell: int, names: LocalNames, text: str) -> tuple[int, int]:
         """How many refusals and warnings stand against a repaired text. Leaves nothing behind."""
-        verdict = self._verdict(cell, text, parse(cell, text))
+        verdict = self._verdict(cell, text, parse(cell, text), names)
         if isinstance(verdict, Rejected):
             return len(verdict.diagnostics), 0
         self.discard(cell)
@@ -199,6 +209,12 @@ def _too_deep(cell: int) -> Diagnostic:
         "too-much-work", "an expression of this cell is nested too deep to be checked", cell, Span(1, 0, 1, 1),
         help="name the parts of it, on lines of their own",
     )  # fmt: skip
+
+
+def _misused(cell: int, text: str, problem: Problem) -> Diagnostic:
+    """What a text says of a local module and cannot mean."""
+    span = TypedCell(cell, text, ast.Module([], [])).span(problem.node)
+    return Diagnostic(problem.code, problem.why, cell, span, help=problem.help)
 
 
 def _stopped(cell: int) -> Diagnostic:

@@ -15,18 +15,22 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capkernel.commands.cells_of import Cell, Unreadable, cells_of
-from capkernel.commands.files_of import expanded
+from capkernel.commands.files_of import expanded, module_beside
 from capkernel.diagnostics.model import Diagnostic
 from capkernel.diagnostics.render_json import to_json
 from capkernel.diagnostics.render_text import render_concise, render_text
 from capkernel.wire.authority import authority_data
 from capkernel.wire.plan import NOTHING, Plan
+
+if TYPE_CHECKING:
+    from capkernel.checker.protocol import Rejected
+    from capkernel.kernel.local_modules import LocalModules
 
 OK, FAILED, USAGE = 0, 1, 2
 FORMATS = ("text", "json", "github")
@@ -98,14 +102,14 @@ async def check_files(paths: Iterable[Path], profile: str) -> list[FileVerdict]:
     for path in paths:
         verdict = FileVerdict(str(path))
         try:
-            verdict.cells = await _check_cells(cells_of(path), profile)
+            verdict.cells = await _check_cells(cells_of(path), profile, path.parent)
         except Unreadable as problem:
             verdict.error = str(problem)
         verdicts.append(verdict)
     return verdicts
 
 
-async def _check_cells(cells: Sequence[Cell], profile: str) -> list[CellVerdict]:
+async def _check_cells(cells: Sequence[Cell], profile: str, folder: Path) -> list[CellVerdict]:
     from capkernel.checker.client import CheckerClient, CheckerUnavailable
     from capkernel.kernel.checker_spawn import CheckerSpawner
 
@@ -115,37 +119,66 @@ async def _check_cells(cells: Sequence[Cell], profile: str) -> list[CellVerdict]
         )
         try:
             await client.start()
-            return await _verdicts(client, cells)
+            return await _verdicts(client, cells, folder)
         except CheckerUnavailable as problem:
             raise Unreadable(f"nothing was checked: {problem}") from None
         finally:
             await client.close()
 
 
-async def _verdicts(client: Any, cells: Sequence[Cell]) -> list[CellVerdict]:
+async def _verdicts(client: Any, cells: Sequence[Cell], folder: Path) -> list[CellVerdict]:
     from capkernel.checker.protocol import Rejected
     from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
+    from capkernel.kernel.local_modules import LocalModules
 
     texts = CellTexts()
+    modules = LocalModules()
+
+    async def read(path: str) -> bytes | None:
+        return module_beside(folder, path)
+
     found = []
     for cell in cells:
         try:
             text = texts.checked_text(cell.source, cell.index)
-        except CellRefused as refused:
-            found.append(CellVerdict(cell, refused.text, False, diagnostics=(refused.diagnostic,)))
+        except CellRefused as problem:
+            found.append(CellVerdict(cell, problem.text, False, diagnostics=(problem.diagnostic,)))
             continue
         if help_wanted(text) is not None:  # such a cell is not run, but looked up
             found.append(CellVerdict(cell, text, True))
             continue
-        said = await client.check(cell.index, text)
+        refused = await _load_modules(client, modules, cell, text, read)
+        names = modules.names()
+        said = refused or await client.check(cell.index, text, names)
         if isinstance(said, Rejected):
             found.append(CellVerdict(cell, text, False, diagnostics=said.diagnostics))
             continue
         gone = _deleted(text)
         bound = tuple(name for name in said.names if name not in gone)
         await client.commit(cell.index, bound, tuple(sorted(gone)))
+        modules.ran(text, names, bound, tuple(sorted(gone)))
         found.append(CellVerdict(cell, text, True, said.plan, said.warnings))
     return found
+
+
+async def _load_modules(
+    client: Any, modules: LocalModules, cell: Cell, text: str, read: Callable[[str], Awaitable[bytes | None]]
+) -> Rejected | None:
+    """Judge the local modules that a cell imports, as if each had run to its end; the refusal, if there is one."""
+    from capkernel.checker.protocol import Rejected
+    from capkernel.kernel.local_modules import UnreadableModule, refusal
+
+    try:
+        wanted = await modules.wanted(cell.index, text, read)
+    except UnreadableModule as problem:
+        return Rejected(cell.index, (problem.diagnostic,))
+    for module in wanted:
+        said = await client.check(module.number, module.text, module.names)
+        if isinstance(said, Rejected):
+            return Rejected(cell.index, tuple(refusal(module, one, cell.index) for one in said.diagnostics))
+        await client.commit(module.number, tuple(said.names))
+        modules.loaded(module)
+    return None
 
 
 def _deleted(text: str) -> set[str]:

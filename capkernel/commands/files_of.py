@@ -70,3 +70,15 @@ def _has_cells(path: Path) -> bool:
             return any(line.startswith((b"# %%", b"#%%")) for line in file.read(_LOOKED_AT).splitlines())
     except OSError:
         return True  # it is reported as unreadable
+
+
+def module_beside(folder: Path, path: str) -> bytes | None:
+    """The text of a local module, for the checker: a regular file in `folder` or below, of bounded size."""
+    place = folder / path
+    try:
+        real = place.resolve(strict=True)
+        if not real.is_relative_to(folder.resolve()) or not real.is_file() or real.stat().st_size > _LOOKED_AT:
+            return None
+        return real.read_bytes()
+    except OSError:
+        return None

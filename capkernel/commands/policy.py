@@ -1,4 +1,4 @@
-"""`capkernel policy`: trust, untrust, show, lint, init, explain.
+"""`capkernel policy`: trust, untrust, show, lint, init, import-tacit, explain.
 
 Rule 1: a policy file is read once per command; what is shown, checked and trusted are the same bytes.
 Rule 2: nothing of the directory runs. Git is asked for its list of files with its hooks and monitors off.
@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from capkernel.commands import import_tacit
 from capkernel.commands.secure_output import problem_ambient
 from capkernel.policy import trust
 from capkernel.policy.defaults import CLASSIFIED, PROTECTED
@@ -62,6 +63,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     lint.add_argument("--json", action="store_true")
     init = add("init", _init, "write a commented policy file to start from")
     init.add_argument("directory", type=Path, nargs="?", default=Path())
+    tacit = add("import-tacit", import_tacit.run, "TACIT's JSON configuration as a policy file; says what is lost")
+    tacit.add_argument("file", type=Path)
+    tacit.add_argument("--out", type=Path, help="where to write it (default: the terminal); never overwrites")
     explain = add("explain", _explain, "what a key of the policy means, and who may set it")
     explain.add_argument("key", nargs="?")
     explain.add_argument("--json", action="store_true")
@@ -237,7 +241,7 @@ def _warnings(parsed: Parsed) -> Iterator[_Warning]:
         problem = f"sessions start {what}: native code in a cell may reach what you can reach"
         yield _Warning(parsed.line("sandbox.minimum"), "sandbox.minimum", problem)
     if said.output.secure_file and not parsed.problems:
-        problem = problem_ambient(policy_from(parsed), parsed.file.parent)
+        problem = problem_ambient(policy_from(parsed), None)
         where = "classified values that cells show go there in clear text, for whoever can read the file"
         told = f"nothing will go there: {problem}" if problem else where
         yield _Warning(parsed.line("output.secure_file"), "output.secure_file", told)

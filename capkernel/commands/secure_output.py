@@ -33,8 +33,8 @@ def line_ambient(base: Path) -> str:
     return f"secure output: {visible(str(path))} takes, in clear text, what cells show of classified values"
 
 
-def problem_ambient(policy: Policy, base: Path) -> str:
-    """Why the secure output of this policy would take nothing, or "".
+def problem_ambient(policy: Policy, base: Path | None) -> str:
+    """Why the secure output of this policy would take nothing, or "". base: of the session, when it is known.
 
     Ambient authority: looks at the file by its name.
     """

@@ -35,6 +35,8 @@ def serve(connection_file: str, runtime: str, make_parts: Callable[[], Parts], s
                 loop.run_until_complete(supervisor.close())
             with contextlib.suppress(Exception):
                 app.close()
+            if settings.recorder is not None:
+                settings.recorder.close()
     finally:
         os.chdir("/")
         runtime_dir.remove(runtime)
@@ -54,10 +56,11 @@ def main() -> None:
                 (arguments.connection_file, "the connection file of the session"),
             ],
         )  # fmt: skip
+        settings = assembly.settings()
     except Exception as problem:
         runtime_dir.remove(arguments.runtime)
         sys.exit(f"capkernel: {problem}")
-    serve(arguments.connection_file, arguments.runtime, assembly.parts, assembly.settings())
+    serve(arguments.connection_file, arguments.runtime, assembly.parts, settings)
 
 
 def _close_to_others() -> None:

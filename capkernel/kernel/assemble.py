@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec.structs import replace as replace_struct
+
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.broker import Broker
 from capkernel.broker.secure_file import SecureFile, SecureFileUnusable, open_ambient, reachable
@@ -18,10 +20,11 @@ from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
 from capkernel.kernel.ports import CheckerPort
+from capkernel.kernel.recorder import Recorder
 from capkernel.kernel.settings import Settings
 from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
-from capkernel.kernel.worker_spawn import WorkerSpawner
+from capkernel.kernel.worker_spawn import WorkerSpawner, memory_limit
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.resolve import resolve_ambient
@@ -41,6 +44,7 @@ class Assembly:
     base: Path  # the notebook's directory
     runtime: Path
     notices: tuple[str, ...] = ()
+    session: str = field(default_factory=lambda: uuid.uuid4().hex)  # in the audit and the records
     excluded: tuple[tuple[str, str], ...] = ()  # path and what it is, beyond what this process sees by itself
     news: list[str] = field(default_factory=list)  # lines for the person, told with the next cell
     _lost: Callable[[str], None] = field(default=lambda _why: None)
@@ -59,20 +63,28 @@ class Assembly:
         """Read the policy. Raises PolicyError; a launcher's profile may only be stricter than the policy's."""
         resolved = resolve_ambient(base, policy)
         said = resolved.policy
+        notices = resolved.notices
         if profile is not None and _STRICTNESS.index(profile) < _STRICTNESS.index(said.profile):
             said = replace(said, profile=profile)  # type: ignore[arg-type]
+        elif profile is not None and profile != said.profile:
+            notices += (
+                f"--profile {profile} is wider than the policy's {said.profile}, which holds; the operator may set "
+                f'`profile = "{profile}"`',
+            )
         places = [*excluded, *((str(file), "a policy file") for file in resolved.files)]
         places += [(runtime, "the runtime directory"), (runtime_dir.parent_directory(), "the runtime directory")]
-        return cls(said, Path(base), Path(runtime), resolved.notices, tuple(places))
+        return cls(said, Path(base), Path(runtime), notices, excluded=tuple(places))
 
     def settings(self) -> Settings:
-        """What the kernel itself needs to know."""
+        """What the kernel itself needs to know. Raises RecordsUnavailable."""
         notices = [*([self.policy.notice] if self.policy.notice else []), *self.notices]
         if self._minimum() is Level.NONE:
             notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
         limits = self.policy.limits
         later = (font_cache.build,) if font_cache.missing() else ()
-        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news)
+        records = self.policy.records
+        recorder = Recorder.open_ambient(self.session, records.max_bytes) if records.keep else None
+        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder)
 
     def parts(self) -> Parts:
         """Everything, not started."""
@@ -81,10 +93,10 @@ class Assembly:
         keeper, runner = spawners(keeper_profile(), runner_profile(), cwd=str(vault_directory))
         secure = self._secure_file()  # made before the exclusions, which know files by their inode
         vault = VaultClient(
-            spawn_keeper=keeper, spawn_runner=runner, limits=Limits(job_seconds=self.policy.limits.map_seconds),
+            spawn_keeper=keeper, spawn_runner=runner, limits=vault_limits(self.policy.limits.map_seconds),
             on_lost=lambda why: self._lost(why), secure_output=None if secure is None else secure.fd,
         )  # fmt: skip
-        audit = AuditLog.open_ambient(uuid.uuid4().hex)
+        audit = AuditLog.open_ambient(self.session)
         named = self.policy.secure_file()
         private = [] if named is None else [(str(named), "the secure output")]
         exclusions = Exclusions.ambient(self.policy.source, [*self.excluded, *private])
@@ -122,3 +134,10 @@ class Assembly:
 
     def _minimum(self) -> Level:
         return Level.parse(self.policy.sandbox.minimum)
+
+
+def vault_limits(map_seconds: float) -> Limits:
+    """At most a quarter of the machine's memory: a value beyond it is poison, and the others live on."""
+    usual = Limits(job_seconds=map_seconds)
+    memory = memory_limit()
+    return usual if memory is None else replace_struct(usual, total_bytes=min(usual.total_bytes, memory // 3))

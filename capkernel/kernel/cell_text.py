@@ -13,8 +13,10 @@ import ast
 import re
 
 from IPython.core.inputtransformer2 import TransformerManager
+from msgspec.structs import replace
 
 from capkernel.diagnostics import Diagnostic, Span
+from capkernel.kernel.timing_magics import Expanded, expand
 
 _MOST_CHARACTERS = 256 * 1024  # as the checker: `checker.session.MOST_BYTES`
 _MOST_READ = 800_000  # characters, of all passes over one cell together: a second or two
@@ -59,6 +61,10 @@ class CellTexts:
 
     def checked_text(self, raw: str, cell: int) -> str:
         """The Python text of a cell. Raises CellRefused."""
+        return self.checked(raw, cell).text
+
+    def checked(self, raw: str, cell: int) -> Expanded:
+        """The same, and which lines of it are timed."""
         if len(raw) > _MOST_CHARACTERS:
             raise _refused(
                 cell, "", "too-much-work", f"the cell is longer than {_MOST_CHARACTERS // 1024} KiB",
@@ -69,7 +75,8 @@ class CellTexts:
                 cell, "", "syntax", "the cell holds characters that are not text (NUL, half a surrogate pair)"
             )
         try:
-            text = _transformed(raw)
+            expanded = expand(_transformed(raw), _transformed)
+            text = expanded.text
             stable = _transformed(text) == text
         except (_TooMuchWork, RecursionError, MemoryError, RuntimeError):  # RuntimeError: after 500 magics
             raise _refused(
@@ -81,7 +88,7 @@ class CellTexts:
                 cell, text, "unstable-text", "the cell still holds IPython syntax after it was transformed",
                 "write prompts, magics and indentation once: a prompt inside a prompt means two things",
             )  # fmt: skip
-        return text
+        return expanded
 
     def completeness(self, raw: str) -> tuple[str, int | None]:
         """`complete`, `incomplete`, `invalid` or `unknown`, and the indentation of the next line."""
@@ -110,6 +117,27 @@ def help_wanted(text: str) -> tuple[str, int] | None:
     """
     found = _HELP.fullmatch(text)
     return None if found is None else (found["name"], len(found["more"]) and 1)
+
+
+def as_typed(raw: str, text: str, diagnostics: tuple[Diagnostic, ...]) -> tuple[str, tuple[Diagnostic, ...]]:
+    """For showing a refusal: refused magics as the person wrote them, each marked as a whole line."""
+    if not any(found.code == "unsafe-magic" for found in diagnostics):
+        return text, diagnostics
+    typed, made = raw.strip("\n").splitlines(), text.splitlines()
+    if typed and typed[0].startswith("%%"):
+        typed = typed[:1]
+    if len(typed) != len(made):
+        return text, diagnostics
+    lines = [line if "get_ipython()." in new else new for line, new in zip(typed, made, strict=True)]
+    placed = []
+    for found in diagnostics:
+        number = found.span.line
+        if found.code == "unsafe-magic" and 1 <= number <= len(lines) and lines[number - 1] != made[number - 1]:
+            line = lines[number - 1].rstrip()
+            start = len(line) - len(line.lstrip())
+            found = replace(found, span=Span(number, start, number, len(line)))
+        placed.append(found)
+    return "\n".join(lines), tuple(placed)
 
 
 def _is_utf8(text: str) -> bool:

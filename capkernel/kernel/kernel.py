@@ -33,6 +33,7 @@ from capkernel.kernel.requests import ON_CONTROL, Requests
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
+from capkernel.wire.local_modules import BEFORE_NAME
 from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
 
 _REQUESTS_KEPT = 1000
@@ -40,6 +41,7 @@ _EXPRESSIONS = 32  # of one cell
 _ASIDE_SECONDS = 5.0  # for completion and inspection
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
+ASKS = "the cell asks: "
 
 
 @dataclass
@@ -178,6 +180,8 @@ class CapKernel(Kernel):
             self._tell_notices(cell)
         reply = await self._pipeline.run(cell)
         self._question = ""
+        if self.settings.recorder is not None:
+            self.settings.recorder.record(code, cell.transcript.result(reply))
         cell.output.finish()
         if store_history:
             self._history.add(cell.number, code, cell.text or code)
@@ -308,7 +312,7 @@ class CapKernel(Kernel):
             worker.answer(InputReply(asked.request, None))
             return
         cell.asked_since = time.monotonic()
-        prompt = stream("stdout", asked.prompt).content["text"]
+        prompt = _question(asked.prompt)
         sent = self.session.send(
             self.stdin_socket, "input_request", {"prompt": prompt, "password": asked.password}, request.parent,
             ident=request.ident,
@@ -354,6 +358,10 @@ class CapKernel(Kernel):
             self._publish(output, request.parent, request.cell)
 
     def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
+        if output.kind == "error":
+            output = Output("error", self._pipeline.named(output.content))
+        if self.settings.recorder is not None:
+            cell.transcript.add(output)
         out = with_authority(output, cell.authority)
         self.session.send(
             self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),
@@ -371,12 +379,20 @@ def _within(code: str, cursor: int) -> int:
     return max(0, min(cursor, len(code)))
 
 
+def _question(prompt: str) -> str:
+    """A cell's prompt, so that nobody takes it for a question of the kernel or of the page: each line begins with
+    words that the cell can neither leave out nor write over."""
+    text = stream("stdout", prompt).content["text"].replace("\r", " ").replace("\b", "")
+    return "\n".join(ASKS + line for line in text.split("\n"))
+
+
 def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
     """The worker's completions, as far as they are texts and places."""
     matches, start, end = found.get("matches"), found.get("cursor_start"), found.get("cursor_end")
     if not isinstance(matches, list) or type(start) is not int or type(end) is not int:
         return empty
     texts = [stream("stdout", match[:1000]).content["text"] for match in matches[:5000] if isinstance(match, str)]
+    texts = [text for text in texts if BEFORE_NAME not in text]  # names of local modules, as the session has them
     return {"status": "ok", "matches": texts, "cursor_start": start, "cursor_end": end, "metadata": {}}
 
 

@@ -25,13 +25,17 @@ from capkernel.diagnostics import (
     to_json,
 )
 from capkernel.kernel.authority_view import line_output
-from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted, not_an_expression
+from capkernel.kernel.cell_text import CellRefused, CellTexts, as_typed, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
+from capkernel.kernel.local_modules import LocalModules, UnreadableModule, refusal
 from capkernel.kernel.ports import CheckerPort
+from capkernel.kernel.recorder import Transcript
 from capkernel.kernel.supervisor import NotReady, Supervisor
+from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -60,11 +64,14 @@ class CellRun:
     output: CellOutput
     publish: Callable[[Output], None]
     text: str = ""
+    names: LocalNames = NO_NAMES  # of local modules, as the text means them
+    timed: tuple[Timed, ...] = ()  # its lines that `%time` and `%timeit` stood on
     handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
     authority: str = ""  # the line that says what it may do, once it is accepted
     metadata: dict[str, Any] | None = None  # of its reply
     asked_since: float | None = None  # it waits for the person since
     asked_seconds: float = field(default=0.0)
+    transcript: Transcript = field(default_factory=Transcript)  # for the records
 
 
 class Pipeline:
@@ -75,6 +82,8 @@ class Pipeline:
         self._texts = texts
         self._cell_seconds = cell_seconds
         self._sources: dict[int, str] = {}
+        self._modules = LocalModules()
+        self._modules_in: WorkerProcess | None = None  # the worker that has loaded them
         self._warned: dict[tuple[int, str, Span, str], None] = {}
         self._committing: asyncio.Task[None] | None = None
         self._interrupted = False
@@ -90,7 +99,8 @@ class Pipeline:
         """The content of the cell's reply, without its count."""
         self._interrupted = False
         try:
-            cell.text = await self._one_text(cell)
+            expanded = await self._one_text(cell)
+            cell.text, cell.timed = expanded.text, expanded.timed
         except CellRefused as refused:
             return self._refused(cell, (refused.diagnostic,), {cell.number: refused.text})
         self._remember(cell)
@@ -102,7 +112,15 @@ class Pipeline:
             wanted = help_wanted(cell.text)
             if wanted is not None:
                 return await self._help(cell, worker, *wanted)
-            verdict = await checker.check(cell.number, cell.text)
+            if worker is not self._modules_in:
+                self._modules_in = worker
+                self._modules.forget()
+            stopped = await self._load_modules(cell, worker, checker)
+            if stopped is not None:
+                return stopped
+            cell.names = self._modules.names()
+            more = () if cell.names is NO_NAMES else (cell.names,)
+            verdict = await checker.check(cell.number, cell.text, *more)
         except NotReady as problem:
             return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         except _Interrupted:
@@ -110,7 +128,8 @@ class Pipeline:
         if worker.ended:  # and its checker with it, whatever the verdict
             return _failed(cell, "WorkerDied", f"nothing of the cell ran: {self._obituary(worker)}")
         if isinstance(verdict, Rejected):
-            return self._refused(cell, verdict.diagnostics, self._sources)
+            shown, diagnostics = as_typed(cell.raw, cell.text, verdict.diagnostics)
+            return self._refused(cell, diagnostics, {**self._sources, cell.number: shown})
         if self._interrupted:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -122,11 +141,70 @@ class Pipeline:
                 return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         return await self._run_accepted(cell, verdict, worker, checker)
 
-    async def _one_text(self, cell: CellRun) -> str:
+    async def _load_modules(self, cell: CellRun, worker: WorkerProcess, checker: CheckerPort) -> dict[str, Any] | None:
+        """Judge and run the local modules that the cell imports and that are new or changed; the reply of the cell when
+        that fails. Each is a proposal of its own, and outputs of its top level are the cell's."""
+        broker = self._supervisor.broker
+        try:
+            wanted = await self._modules.wanted(
+                cell.number, cell.text, lambda path: broker.read_module(path, cell.number)
+            )
+        except UnreadableModule as problem:
+            return self._refused(cell, (problem.diagnostic,), self._sources)
+        for module in wanted:
+            self._sources[module.number] = module.text
+            verdict = await checker.check(module.number, module.text, module.names)
+            if isinstance(verdict, Rejected):
+                found = tuple(refusal(module, one, cell.number) for one in verdict.diagnostics)
+                return self._refused(cell, found, self._sources)
+            if self._interrupted:
+                await checker.discard(module.number)
+                return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
+            if _may_need_vault(cell, verdict):
+                await self._supervisor.vault_ready()
+            broker.open_cell(module.number, verdict.plan)
+            self.running = cell
+            execute = Execute(
+                request=cell.request, cell=module.number, raw=module.text, text=module.text, silent=True,
+                store_history=False, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks, names=module.names,
+            )  # fmt: skip
+            try:
+                finished = await self._finish(cell, worker, execute)
+            except WorkerDied as death:
+                return _failed(cell, "WorkerDied", self._obituary(worker, str(death), f"while {module.path} ran"))
+            finally:
+                self.running = None
+                broker.close_cell()
+            bound, deleted = _names(finished.bound), _names(finished.deleted)
+            raised = finished.content.get("status") != "ok"
+            await _commit(checker, module.number, bound, deleted, raised=raised)
+            if raised:
+                return self._reply(finished.content)
+            self._modules.loaded(module)
+        return None
+
+    def named(self, content: dict[str, Any]) -> dict[str, Any]:
+        """An error of a cell, with the files of local modules in place of their numbers."""
+        return {
+            key: self._modules.named(value)
+            if isinstance(value, str)
+            else [self._modules.named(line) for line in value]
+            if key == "traceback"
+            else value
+            for key, value in content.items()
+        }
+
+    def _reply(self, content: dict[str, Any]) -> dict[str, Any]:
+        """The worker's reply, as far as a client may see it."""
+        if content.get("status") == "ok":
+            return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
+        return {"status": "error", **self.named(clean_error(content)), "user_expressions": {}, "payload": []}
+
+    async def _one_text(self, cell: CellRun) -> Expanded:
         if len(cell.raw) < _LONG_TEXT:
-            return self._texts.checked_text(cell.raw, cell.number)
+            return self._texts.checked(cell.raw, cell.number)
         # Seconds, for the longest: interrupts and other requests go on meanwhile.
-        return await asyncio.to_thread(self._texts.checked_text, cell.raw, cell.number)
+        return await asyncio.to_thread(self._texts.checked, cell.raw, cell.number)
 
     async def settle(self) -> None:
         """Wait until the last cell is committed."""
@@ -155,7 +233,7 @@ class Pipeline:
         found = future.result().content if done and future.exception() is None else {}
         if found.get("found") is not True:
             return _failed(cell, "HelpNotFound", f"nothing is known of `{name}`")
-        return _reply({"status": "ok", "payload": [{"source": "page", "data": found.get("data")}]})
+        return self._reply({"status": "ok", "payload": [{"source": "page", "data": found.get("data")}]})
 
     async def _run_accepted(
         self, cell: CellRun, verdict: Accepted, worker: WorkerProcess, checker: CheckerPort
@@ -178,6 +256,7 @@ class Pipeline:
             broker.close_cell()
         bound, deleted = _names(finished.bound), _names(finished.deleted)
         self._supervisor.commit(bound, deleted)
+        self._modules.ran(cell.text, cell.names, bound, deleted)
         # The reply need not wait for it; the next check does.
         self._committing = asyncio.get_running_loop().create_task(
             _commit(checker, cell.number, bound, deleted, raised=finished.content.get("status") != "ok")
@@ -187,7 +266,7 @@ class Pipeline:
             return _failed(cell, "VaultLost", loss)
         if loss:
             cell.publish(_told(loss))
-        return _reply(finished.content)
+        return self._reply(finished.content)
 
     def _obituary(self, worker: WorkerProcess, how: str = "", when: str = "before it could run") -> str:
         words = f"\n{worker.last_words}" if worker.last_words else ""
@@ -218,6 +297,7 @@ class Pipeline:
         except _Interrupted:
             return failure("KeyboardInterrupt", "interrupted before it was evaluated")
         if isinstance(verdict, Rejected):
+            self._supervisor.broker.refuse_cell(number, _codes(verdict.diagnostics))
             lines = [render_concise(diagnostic) for diagnostic in verdict.diagnostics]
             return failure("CellRefused", "\n".join(lines) or "the checker gave no reason")
         await checker.discard(number)
@@ -261,14 +341,15 @@ class Pipeline:
         return finished
 
     def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
+        self._supervisor.broker.refuse_cell(cell.number, _codes(diagnostics))
         diagnostics = for_client(diagnostics, cell.raw, cell.text)
-        text = render_text(diagnostics, sources)
-        lines = [render_concise(diagnostic) for diagnostic in diagnostics]
+        text = self._modules.named(render_text(diagnostics, sources))
+        lines = [self._modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
         first = lines[0] if lines else "the checker gave no reason"
         if not cell.silent:
             bundle = {
                 "text/plain": text,
-                "text/html": render_html(diagnostics, sources),
+                "text/html": self._modules.named(render_html(diagnostics, sources)),
                 MIME_TYPE: to_json(diagnostics),
             }
             cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
@@ -284,13 +365,13 @@ class Pipeline:
         warnings = tuple(warning for warning in warnings if self._is_news(cell.text, warning))
         if not warnings:
             return
-        lines = [render_concise(warning) for warning in warnings[:_WARNINGS_SHOWN]]
+        lines = [self._modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
         if len(warnings) > _WARNINGS_SHOWN:
             lines.append(f"... and {_count(len(warnings) - _WARNINGS_SHOWN, 'more warning')}")
         bundle = {
             "text/plain": "\n".join(lines),
             "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
-            f"{render_html(warnings, self._sources)}</details>",
+            f"{self._modules.named(render_html(warnings, self._sources))}</details>",
             MIME_TYPE: to_json(warnings),
         }
         cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
@@ -320,6 +401,10 @@ async def _commit(
         return
 
 
+def _codes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    return tuple(sorted({diagnostic.code for diagnostic in diagnostics}))
+
+
 def _may_need_vault(cell: CellRun, verdict: Accepted) -> bool:
     """Whether the cell can touch a classified value: its plan says so, or a name of what makes one stands in it. What
     an earlier cell defined made that cell wait."""
@@ -334,17 +419,11 @@ def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:
     return {"status": "error", **content, "user_expressions": {}, "payload": []}
 
 
-def _reply(content: dict[str, Any]) -> dict[str, Any]:
-    """The worker's reply, as far as a client may see it."""
-    if content.get("status") == "ok":
-        return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
-    return {"status": "error", **clean_error(content), "user_expressions": {}, "payload": []}
-
-
 def _execute(cell: CellRun, verdict: Accepted) -> Execute:
     return Execute(
         request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
-        store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks,
+        store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks, names=cell.names,
+        timed=cell.timed,
     )  # fmt: skip
 
 

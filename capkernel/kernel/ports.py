@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
 
@@ -15,8 +16,8 @@ class CheckerPort(Protocol):
     async def start(self) -> object:
         """Warm up. Raises when there will be no verdicts."""
 
-    async def check(self, cell: int, text: str) -> Accepted | Rejected:
-        """The verdict on `text`; a crash or time-out of the checker is a Rejected."""
+    async def check(self, cell: int, text: str, names: LocalNames = NO_NAMES, /) -> Accepted | Rejected:
+        """The verdict on `text`, with `names` of local modules; a crash or time-out of the checker is a Rejected."""
 
     async def commit(
         self, cell: int, bound: tuple[str, ...], deleted: tuple[str, ...] = (), *, raised: bool = False
@@ -34,11 +35,17 @@ class BrokerPort(Protocol):
     def open_cell(self, cell: int, plan: Plan) -> None:
         """From now on the effects of `plan` may be asked for."""
 
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
+        """The checker refused a cell, for these diagnostic codes: write it down."""
+
     def close_cell(self) -> None:
         """The cell has ended, whatever happened: revoke what it was granted."""
 
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
         """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
+
+    async def read_module(self, path: str, cell: int) -> bytes | None:
+        """The text of a module beside the notebook, read for `cell`; None when there is none that may be read."""
 
     def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
         """Hand a Classified operation on. Nothing comes back, and it never blocks."""

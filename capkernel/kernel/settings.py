@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from capkernel.kernel.recorder import Recorder
 
 
 @dataclass(frozen=True)
 class Settings:
     """Bytes and seconds. `notices` are told once, at the first cell; `later` is work that is done in a thread once the
-    session is ready. `news` are lines that come up meanwhile, taken away by who tells them, with the next cell."""
+    session is ready. `news` are lines that come up meanwhile, taken away by who tells them, with the next cell.
+    `recorder`: when the policy keeps records."""
 
     output_bytes: int
     cell_seconds: float
     notices: tuple[str, ...] = ()
     later: tuple[Callable[[], None], ...] = ()
     news: list[str] = field(default_factory=list)
+    recorder: Recorder | None = None

@@ -88,6 +88,19 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + "raises it",
         ),
         Key(
+            "records.keep",
+            "true or false",
+            "Whether the code of each execution and what it put out are kept as files, redacted, in the user's state "
+            "directory. docs/audit.md says what is masked.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
+            "records.max_bytes",
+            "bytes, more than 0, at most 2^40",
+            "How much the records of one session may take; beyond it the oldest are removed.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
             "output.secure_file",
             'path of a file; relative to the policy file, `~/` is the home directory; "" for none',
             "Where every classified value that a cell prints or displays also goes, in clear text, for you alone. Only "
@@ -150,6 +163,11 @@ classified = [
 [sandbox]
 # full, standard, partial or none: below it no session starts.
 #minimum = "standard"
+
+[records]
+# Keep the code and the output of each execution, with what looks like a key masked.
+#keep = false
+#max_bytes = 67_108_864
 
 [output]
 # A file outside of this directory that gets, in clear text, what cells show of secrets. Without it: no such file.

@@ -28,7 +28,7 @@ import msgspec
 
 from capkernel.policy.defaults import PROTECTED
 from capkernel.policy.errors import PolicyError
-from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Sandbox, expand_home
+from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Records, Sandbox, expand_home
 from capkernel.policy.patterns import problem_with
 
 FILE_NAMES: Final = ("capkernel.toml", "capkernel.json")
@@ -36,7 +36,7 @@ MAX_BYTES: Final = 1_048_576
 MAX_PROBLEMS: Final = 20
 """Most that is told of one file, or of one list in it: finding a line costs a walk through the text."""
 _SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
-    "files": Files, "limits": Limits, "sandbox": Sandbox, "output": Output,
+    "files": Files, "limits": Limits, "sandbox": Sandbox, "records": Records, "output": Output,
 }  # fmt: skip
 _AT = re.compile(r"\(at line (\d+), column \d+\)")
 _FIELD = re.compile(r" - at `\$([^`]*)`")
@@ -87,7 +87,10 @@ def policy_from(parsed: Parsed) -> Policy:
     files, notice = (said.files, "") if "files.roots" in parsed.stated else _without_home(said.files, file.parent)
     if not files.roots and not notice:
         notice = f"the policy {file.name} lists no roots: add files.roots"
-    return Policy(said.profile, files, said.limits, said.sandbox, file.parent, file, notice, output=said.output)
+    return Policy(
+        said.profile, files, said.limits, said.sandbox, file.parent, file, notice,
+        records=said.records, output=said.output,
+    )  # fmt: skip
 
 
 def default_policy(base_dir: Path | str) -> Policy:
@@ -95,7 +98,7 @@ def default_policy(base_dir: Path | str) -> Policy:
     base = Path(os.path.abspath(base_dir))
     said = PolicyFile()
     files, notice = _without_home(said.files, base)
-    return Policy(said.profile, files, said.limits, said.sandbox, base, None, notice)
+    return Policy(said.profile, files, said.limits, said.sandbox, base, None, notice, records=said.records)
 
 
 def parse(source: Source) -> Parsed:

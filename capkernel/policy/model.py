@@ -45,6 +45,13 @@ class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minimum: SandboxLevel = "standard"
 
 
+class Records(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[records]`: whether the code and the output of each execution are kept, redacted; bytes of one session's."""
+
+    keep: bool = False
+    max_bytes: Bytes = 67_108_864
+
+
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[output]`. secure_file: where printed and displayed classified values also go, in clear text; "" for nowhere.
     Relative to the policy file, or `~/`. Never taken from an untrusted file."""
@@ -59,6 +66,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: Files = Files()
     limits: Limits = Limits()
     sandbox: Sandbox = Sandbox()
+    records: Records = Records()
     output: Output = Output()
 
 
@@ -88,6 +96,7 @@ class Policy:
     source: Path | None = None
     notice: str = ""
     added: tuple[PatternList, ...] = ()
+    records: Records = field(default_factory=Records)
     output: Output = field(default_factory=Output)
 
     def root_paths(self) -> tuple[Path, ...]:

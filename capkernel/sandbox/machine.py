@@ -103,7 +103,10 @@ def hints_for(
 ) -> list[str]:
     """What helps on this machine, each with the one command."""
     if platform == "darwin":
-        return ["no OS isolation on macOS; run the kernel in Linux, for example in a container: `docker run ...`"]
+        return [
+            "no OS isolation on macOS; run the kernel in Linux, for example in a container: "
+            '`docker run --rm -it -v "$PWD:/work" -w /work python:3.12 bash`'
+        ]
     if platform != "linux":
         return ["no OS isolation on Windows; use WSL2: `wsl --install`"]
     hints = []

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from capkernel.vault.control import ControlLink
 from capkernel.vault.launch import ChildProcess, Spawn, last_words
+from capkernel.vault.lineage import Lineage
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.states import KeeperLink
 from capkernel.wire.values import handles, is_text
@@ -44,6 +45,7 @@ from capkernel.wire.vault import (
     SecureFile,
     Settle,
     Settled,
+    Spoil,
     Status,
     Write,
     Written,
@@ -111,8 +113,7 @@ class VaultClient:
         self._bytes_left = max_post_bytes
         self._on_lost = on_lost
         self._secure_output = secure_output
-        self._origins: dict[str, frozenset[str]] = {}
-        self._format_kept: set[str] = set()
+        self._lineage = Lineage()
         self._link: ControlLink | None = None
         self._keeper: ChildProcess | None = None
         self._runner: ChildProcess | None = None
@@ -176,42 +177,41 @@ class VaultClient:
     def put(self, handle: str, blob: bytes, origin: str, label: str = "") -> None:
         """Keep the encoded value under a new handle."""
         self._post(handle, len(blob))
-        self._origins[handle] = frozenset((origin,)) if origin else frozenset()
-        if is_text(blob):
-            self._format_kept.add(handle)
+        self._lineage.begin(handle, origin, text=is_text(blob))
         self._send(Put(handle, origin, label), blob)
 
     def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str, label: str = "") -> None:
         """Keep the content of the regular file behind `fd` (which stays the caller's), read by the keeper."""
         self._post(handle, 0)
-        self._origins[handle] = frozenset((origin,)) if origin else frozenset()
-        if kind == "str":
-            self._format_kept.add(handle)
+        self._lineage.begin(handle, origin, text=kind == "str")
         self._send(Fill(handle, kind, origin, label), descriptor=fd)
 
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool = False) -> None:
         """`new` = function(`source`), with `captured` as FunctionBundle says. Raises BadValue for no encoded value."""
         parents = (source, *handles(captured))
         self._post(new, len(captured))
-        self._origins[new] = self._union(parents)
-        if len(parents) == 1 and source in self._format_kept and keeps_format(bundle) and not flat:
-            self._format_kept.add(new)
+        self._lineage.derive(new, parents, keeps_format=keeps_format(bundle) and not flat)
         self._send(Map(new, source, bundle, flat), captured)
 
     def zip(self, new: str, left: str, right: str) -> None:
         """`new` = (`left`, `right`)."""
         self._post(new, 0)
-        self._origins[new] = self._union((left, right))
+        self._lineage.derive(new, (left, right))
         self._send(Zip(new, left, right))
+
+    def spoil(self, new: str, reason: str) -> None:
+        """`new` is poison from the start, for this reason, which only the person sees."""
+        self._post(new, 0)
+        self._lineage.derive(new, ())
+        self._send(Spoil(new, reason))
 
     def origins(self, handle: str) -> frozenset[str] | None:
         """The origins of everything the value was made from, from the posts alone; None for an unknown handle."""
-        return self._origins.get(handle)
+        return self._lineage.origins(handle)
 
     def format_kept(self, handle: str) -> bool:
-        """Whether every step from the value's one origin, a text, left that text whole (`keeps_format`). From the posts
-        alone, as `origins`: the same for a value, for poison and for one that is never computed."""
-        return handle in self._format_kept
+        """Whether every step from the value's one origin, a text, left that text whole; from the posts as well."""
+        return self._lineage.format_kept(handle)
 
     # ── answers, for the kernel and the person ───────────────────────────────────────────────────────────────────────
 
@@ -274,7 +274,7 @@ class VaultClient:
         """Account for a post that makes `handle`, before anything of it is kept."""
         if not 0 < len(handle) <= _MAX_HANDLE or not (handle.isascii() and handle.isalnum()):
             raise RemoteProtocolError("a vault handle has 1 to 64 letters and digits")
-        if handle in self._origins:
+        if handle in self._lineage:
             raise DuplicateHandle("a new vault handle was used before")
         if self._posts_left <= 0 or size > self._bytes_left:
             raise VaultQuota(
@@ -283,9 +283,6 @@ class VaultClient:
             )
         self._posts_left -= 1
         self._bytes_left -= size
-
-    def _union(self, parents: tuple[str, ...]) -> frozenset[str]:
-        return frozenset().union(*(self._origins.get(parent, frozenset()) for parent in parents))
 
     def _send(self, message: Any, blob: bytes = b"", *, descriptor: int | None = None) -> None:
         if self._link is not None:  # else: lost; the handle designates nothing, as it will for the next vault

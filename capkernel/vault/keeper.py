@@ -46,6 +46,7 @@ from capkernel.wire.vault import (
     SecureFile,
     Settle,
     Settled,
+    Spoil,
     Status,
     Write,
     Written,
@@ -53,13 +54,14 @@ from capkernel.wire.vault import (
     keeps_format,
 )
 
-Message = Begin | Put | Fill | Map | Zip | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
+Message = Begin | Put | Fill | Map | Zip | Spoil | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
 
 # Our own function, run on the value in a process of its own like any other: hostile bytes meet pandas there, not here.
 _RENDERING = FunctionBundle(table="capkernel.vault.render.rendered")
 _NOTHING_CAPTURED = values.encode({})
 _RENDER_SECONDS = 10.0
 _MAX_REVEALS = 16
+_MAX_REASON = 400
 
 
 @dataclass(slots=True)
@@ -114,6 +116,9 @@ class Keeper:
             case Zip():
                 if self._new(message.new, parents=(message.left, message.right)) is not None:
                     self._queue.append(message)
+            case Spoil():
+                if self._new(message.new) is not None:
+                    self._poison(message.new, message.reason[:_MAX_REASON])
             case Write():
                 assert descriptor is not None
                 self._write(_WaitingWrite(message, descriptor))

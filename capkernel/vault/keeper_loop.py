@@ -280,10 +280,10 @@ def _runner_reader() -> FrameReader[RunnerReady | Ended]:
 
 
 def serve(link: socket.socket, report: str) -> None:
-    """Returns when the kernel is gone or broke the protocol; all values end with the process."""
+    """Returns when the kernel is gone. All values end with the process, also when it can hold no more of them."""
     link.setblocking(True)
     try:
         link.sendall(encode(KeeperReady(report)))
         _Loop(link).run()
-    except (OSError, EOFError, RemoteProtocolError):
+    except (OSError, EOFError, RemoteProtocolError, MemoryError):  # half a message may be read: there is no going on
         os._exit(1)

@@ -13,6 +13,8 @@ from capkernel.wire.plan import CodeKey
 
 # Cells below this have the number the person sees (`In [n]`); silent ones, which count nothing, are numbered from here.
 FIRST_UNNUMBERED = 500_000_000
+# Texts of local modules: nobody numbers them at all.
+FIRST_MODULE = 900_000_000
 
 _CELL_FILE = re.compile(r"<cell (\d{1,9})>")
 

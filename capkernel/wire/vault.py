@@ -2,7 +2,7 @@
 
 All are streams in the layout of `wire.frames`. A message that hands over a descriptor (`NewRunner`, `Fill`, `Write`,
 `SecureFile`, `Job`) is sent with exactly one descriptor as ancillary data on its first byte; the receiver queues
-descriptors and gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`) are never answered.
+descriptors and gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`, `Spoil`) are never answered.
 
 Rule 1: values travel only between the keeper and the process of one job, over a stream of that job's own. So the
 runner's memory never holds one, and no job can find what an earlier one left there.
@@ -106,6 +106,13 @@ class Zip(msgspec.Struct, tag="zip", frozen=True):
     right: str
 
 
+class Spoil(msgspec.Struct, tag="spoil", frozen=True):
+    """`new` is poison: the kernel refused what was to make it. `reason` is for the person, of types and names."""
+
+    new: str
+    reason: str
+
+
 class Write(msgspec.Struct, tag="write", frozen=True):
     """With a descriptor of a regular file open for writing: put the value there once known. Answered by Written."""
 
@@ -154,7 +161,22 @@ class Settle(msgspec.Struct, tag="settle", frozen=True):
     ticket: int
 
 
-ToKeeper = Begin | NewRunner | Put | Fill | Map | Zip | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
+ToKeeper = (
+    Begin
+    | NewRunner
+    | Put
+    | Fill
+    | Map
+    | Zip
+    | Spoil
+    | Write
+    | SecureFile
+    | Mirror
+    | Describe
+    | Reveal
+    | Count
+    | Settle
+)
 
 # ── keeper → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 

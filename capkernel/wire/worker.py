@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from capkernel.wire.local_modules import NO_NAMES, LocalNames
 from capkernel.wire.plan import CodeKey, MaskSite
 
 # A body from the worker is decoded into Python objects in the kernel, which take far more room than its bytes. Outputs
@@ -19,8 +20,20 @@ MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
 # ── kernel → worker ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Timed(msgspec.Struct, frozen=True):
+    """The statements that begin on these lines (1-based, inclusive) are timed: once, or (`many`) in `repeat` runs of
+    `loops` each, 0 for as many as `%timeit` takes."""
+
+    line: int
+    end_line: int
+    many: bool = False
+    loops: int = 0
+    repeat: int = 0
+
+
 class Execute(msgspec.Struct, tag="execute", frozen=True):
-    """Run `text`, the very text that was checked. `raw` is what the person typed, kept for `In[n]` only."""
+    """Run `text`, the very text that was checked. `raw` is what the person typed, kept for `In[n]` only. `names`: what
+    it means by names of local modules; with a `module` it is that module's text, and nobody typed it."""
 
     request: int
     cell: int
@@ -30,6 +43,8 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
     store_history: bool = True
     allow_stdin: bool = False
     masks: tuple[MaskSite, ...] = ()
+    names: LocalNames = NO_NAMES
+    timed: tuple[Timed, ...] = ()
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):

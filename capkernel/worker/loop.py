@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ipykernel.jsonutil import json_clean
@@ -23,6 +24,7 @@ import capkernel.api
 from capkernel.api import membrane as installed
 from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
 from capkernel.wire.errors import LocalProtocolError
+from capkernel.wire.local_modules import BEFORE_NAME, plain_name
 from capkernel.wire.worker import Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
@@ -125,7 +127,17 @@ class Worker:
         # Without a result nobody knows how far the cell came: then only what is seen to be another object is bound.
         failed = KeyboardInterrupt() if result is None else (result.error_before_exec or result.error_in_exec)
         bound, deleted = self._names.end(failed, cell_filename(cell.cell))
+        if cell.names.module:
+            self._name_plainly(bound)
         return Finished(cell.request, json_clean(reply), bound, deleted)
+
+    def _name_plainly(self, bound: tuple[str, ...]) -> None:
+        """Functions and classes of a local module say their names as the module has them."""
+        for name in bound:
+            made = self._kernel.shell.user_ns.get(name)
+            if isinstance(made, type | FunctionType) and BEFORE_NAME in made.__name__:
+                made.__name__ = plain_name(made.__name__)
+                made.__qualname__ = plain_name(made.__qualname__)
 
     def _evaluate(self, wanted: Evaluate) -> Finished:
         """The value of a checked expression, as it is displayed. Compiled under the number it was checked under."""

@@ -2,6 +2,7 @@
 
 Rule 1: the text that is compiled is the text that was checked. `transform_cell` gives the checked text for the running
 cell and leaves every other text as it is; there are no transformers, of text or of syntax trees.
+Names of local modules are resolved as the checker did (`wire.local_modules`).
 Rule 2: a cell is compiled under the name of its number (`wire.codekey`), in this process as in the checker.
 """
 
@@ -27,13 +28,15 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.utils.tokenutil import token_at_cursor
 from traitlets.config import Config
 
-from capkernel.wire.codekey import cell_filename
+from capkernel.wire.codekey import FIRST_MODULE, cell_filename, cell_of
+from capkernel.wire.local_modules import rename
 from capkernel.wire.worker import Execute
 from capkernel.worker import looking
 from capkernel.worker.channel import Channel
 from capkernel.worker.interrupts import Interrupts, in_cell
 from capkernel.worker.names import NameLog
 from capkernel.worker.session import SocketSession, request_of
+from capkernel.worker.timing import Stopwatch, with_timing
 
 # The others are part of the language by now or, as the one joke among them, change what parses.
 _KEPT_FUTURES = futures.annotations.compiler_flag
@@ -47,6 +50,11 @@ class CellCompiler(XCachingCompiler):
     def get_code_name(self, raw_code: str, code: str, number: int) -> str:  # noqa: ARG002
         return cell_filename(self.cell)
 
+    def format_code_name(self, name: str) -> Any:
+        # Of a local module the kernel knows the file.
+        number = cell_of(name)
+        return ("File", name) if number is not None and number >= FIRST_MODULE else super().format_code_name(name)
+
     def forget_futures(self) -> None:
         """Between cells, keep `from __future__ import annotations` as IPython does, and nothing else."""
         kept = self.flags & _KEPT_FUTURES
@@ -54,7 +62,7 @@ class CellCompiler(XCachingCompiler):
         self.flags |= kept
 
 
-class WorkerShell(ZMQInteractiveShell):
+class WorkerShell(Stopwatch, ZMQInteractiveShell):
     """IPython without profile, startup files, history file, transformers or event loops of other toolkits."""
 
     def begin_cell(self, cell: Execute, log: NameLog) -> None:
@@ -75,7 +83,10 @@ class WorkerShell(ZMQInteractiveShell):
         cell: Execute | None = getattr(self, "_cell", None)
         if cell is not None and isinstance(node, ast.Module):
             self._cell = None
+            node = rename(node, cell.names).tree
             self._log.begin(node)
+            if cell.timed:
+                return with_timing(node, cell.timed)
         return node
 
     def init_ipython_dir(self, ipython_dir: Any) -> None:  # noqa: ARG002

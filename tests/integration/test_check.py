@@ -150,3 +150,21 @@ def test_values_stay_out_of_what_it_says(tmp_path: Path) -> None:
     path = script(tmp_path / "n.py", f'token = "{CANARY}"\nopen("x")')
     assert CANARY not in check(path, "--format", "json").stdout
     assert CANARY not in check(path, "--format", "github").stdout
+
+
+def test_local_modules_are_judged_too(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("def clean(text: str) -> str:\n    return text.strip()\n")
+    (tmp_path / "leaky.py").write_text("import os\n\ndef key():\n    return os.environ['KEY']\n")
+    path = script(
+        tmp_path / "n.py",
+        "from tools import clean\nimport tools\nclassify(' a ').map(clean)",
+        "tools.clean('a')",
+        "import leaky",
+        "from tools import nothing",
+    )
+    done = check(path)
+    assert done.returncode == 1
+    assert "[1] ok" in done.stdout, done.stdout
+    assert "[2] ok" in done.stdout, done.stdout
+    assert "error[ambient-authority]: leaky.py:4:" in done.stdout
+    assert "has no name `nothing`" in done.stdout

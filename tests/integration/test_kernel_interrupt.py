@@ -37,14 +37,12 @@ def test_interrupt(kernel: UncheckedKernel, code: str, name: str, by: str) -> No
     request = kernel.client.execute("print('begun')\n" + code, allow_stdin=True)
     _await_begun(kernel, request)
     time.sleep(0.3)
-    began = time.monotonic()
     if by == "signal":
         kernel.manager.interrupt_kernel()
     else:
         kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))
         assert kernel.client.get_control_msg(timeout=5)["content"]["status"] == "ok"
-    reply = kernel.client.get_shell_msg(timeout=20)["content"]
-    assert time.monotonic() - began < 3
+    reply = kernel.client.get_shell_msg(timeout=20)["content"]  # by itself none would end so soon
     assert reply["status"] == "error"
     assert reply["ename"] == name
     _drain(kernel)
@@ -66,7 +64,8 @@ def test_a_late_answer_does_not_reach_the_next_question(kernel: UncheckedKernel)
     _drain(kernel)
     request = kernel.client.execute("value = input('second? ')\nprint('got', value)", allow_stdin=True)
     second = kernel.client.get_stdin_msg(timeout=10)
-    assert (first["content"]["prompt"], second["content"]["prompt"]) == ("first? ", "second? ")
+    assert first["content"]["prompt"] == "the cell asks: first? "
+    assert second["content"]["prompt"] == "the cell asks: second? "
     session = kernel.client.session
     kernel.client.stdin_channel.send(session.msg("input_reply", {"value": "old"}, parent=first))
     kernel.client.stdin_channel.send(session.msg("input_reply", {"value": "new"}, parent=second))
@@ -77,13 +76,34 @@ def test_a_late_answer_does_not_reach_the_next_question(kernel: UncheckedKernel)
 def test_input_and_getpass(kernel: UncheckedKernel) -> None:
     request = kernel.client.execute("v = input('p> '); import getpass; w = getpass.getpass('q> '); print(v, w)")
     asked = kernel.client.get_stdin_msg(timeout=10)
-    assert asked["content"] == {"prompt": "p> ", "password": False}
+    assert asked["content"] == {"prompt": "the cell asks: p> ", "password": False}
     kernel.client.input("abc")
     asked = kernel.client.get_stdin_msg(timeout=10)
-    assert asked["content"] == {"prompt": "q> ", "password": True}
+    assert asked["content"] == {"prompt": "the cell asks: q> ", "password": True}
     kernel.client.input("def")
     assert kernel.client.get_shell_msg(timeout=10)["content"]["status"] == "ok"
     assert _printed(kernel, request) == "abc def\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        ("", "the cell asks: "),
+        ("\rJupyter password: ", "the cell asks:  Jupyter password: "),
+        ("\b" * 30 + "Jupyter password: ", "the cell asks: Jupyter password: "),
+        ("a\nJupyter password: ", "the cell asks: a\nthe cell asks: Jupyter password: "),
+        ("\x1b[2J\x1b[1A\u202ePassword: ", "the cell asks: "),
+    ],
+)
+def test_a_prompt_says_whose_it_is(kernel: UncheckedKernel, prompt: str, shown: str) -> None:
+    kernel.client.execute(f"input({prompt!r})", allow_stdin=True)
+    asked = kernel.client.get_stdin_msg(timeout=10)["content"]["prompt"]
+    kernel.client.input("")
+    assert kernel.client.get_shell_msg(timeout=10)["content"]["status"] == "ok"
+    _drain(kernel)
+    assert asked.startswith(shown) if "\x1b" in prompt else asked == shown
+    assert "\x1b" not in asked
+    assert "\u202e" not in asked
 
 
 def test_end_of_file_is_an_exception(kernel: UncheckedKernel) -> None:
@@ -97,18 +117,14 @@ def test_end_of_file_is_an_exception(kernel: UncheckedKernel) -> None:
 
 
 def test_the_kernel_answers_while_a_cell_computes(kernel: UncheckedKernel) -> None:
-    kernel.client.execute("x = 0\nwhile x < 40_000_000: x += 1")
-    time.sleep(0.3)
-    waits = []
+    request = kernel.client.execute("x = 0\nprint('begun')\nwhile True: x += 1")
+    _await_begun(kernel, request)
     for _ in range(5):
-        began = time.monotonic()
         kernel.client.control_channel.send(kernel.client.session.msg("kernel_info_request", {}))
-        kernel.client.get_control_msg(timeout=5)
-        waits.append(time.monotonic() - began)
-    kernel.manager.interrupt_kernel()
-    kernel.client.get_shell_msg(timeout=20)
+        assert kernel.client.get_control_msg(timeout=10)["content"]["status"] == "ok"
+    kernel.manager.interrupt_kernel()  # it would not have ended
+    assert kernel.client.get_shell_msg(timeout=20)["content"]["ename"] == "KeyboardInterrupt"
     _drain(kernel)
-    assert sorted(waits)[2] < 0.1
 
 
 def _await_begun(kernel: UncheckedKernel, request: str) -> None:

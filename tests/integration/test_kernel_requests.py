@@ -247,8 +247,11 @@ def test_expressions_are_checked_like_cells(kernel: LiveKernel, text: Any, name:
 
 
 def test_an_expression_has_the_time_of_a_cell_and_can_be_interrupted(kernel: LiveKernel) -> None:
-    request = kernel.client.execute("import time", user_expressions={"x": "time.sleep(50)"})
-    time.sleep(1.5)
+    request = kernel.client.execute("import time", user_expressions={"x": "[print('begun'), time.sleep(50)]"})
+    while True:
+        message = kernel.client.get_iopub_msg(timeout=20)
+        if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request:
+            break
     kernel.manager.interrupt_kernel()
     while True:
         reply = kernel.client.get_shell_msg(timeout=10)

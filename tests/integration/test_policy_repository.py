@@ -93,7 +93,10 @@ def test_everything_wide_at_once(repository: Repository, how: str, capsys: pytes
 
 def test_unknown_keys_and_hosts(repository: Repository) -> None:
     file = repository.project / "capkernel.toml"
-    file.write_text(repository.policy() + '[surprise]\nx = 1\n[network]\nhosts = ["*"]\n')
+    file.write_text(
+        repository.policy() + '[surprise]\nx = 1\n[network]\nhosts = ["*"]\n[models.trusted]\n'
+        'base_url = "http://127.0.0.1:1/"\nmodel = "hostile"\n[output]\nsecure_file = "data/out.txt"\n'
+    )
     manager = kernel_manager(policy=file)  # named by the operator, a mistake is fatal, and said
     manager.start_kernel(cwd=str(repository.project), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
@@ -108,6 +111,16 @@ def test_unknown_keys_and_hosts(repository: Repository) -> None:
         assert "mistake" in first
         assert "surprise" not in first
         assert not kernel.run("import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/')").ok
+        assert "output.secure_file" in first
+        assert "ignored" in first
+        assert "hostile" not in first
+        assert "127.0.0.1" not in first
+        # Nothing is sent to the model that the repository names, and nothing goes into its file.
+        secret = "with request_file_system('.') as fs:\n    s = fs.read_classified('.env')\nprint(s)\n"
+        assert kernel.run(secret).ok
+        for cell in ("chat(s)", "s.map(lambda t: chat(t))", "chat('x')"):
+            assert kernel.run(cell).reply["ename"] == "CellRefused", cell
+    assert not (repository.project / "data" / "out.txt").exists()
     assert found == dict.fromkeys(found, False)
 
 

@@ -228,10 +228,30 @@ def test_the_vault_dies_and_comes_back(project: Path, place: Path, roots: Path) 
         assert kernel.run(READ + "print(s)").ok
         entries(place, 1)
         kernel.process("capkernel.vault.keeper_main").kill()
-        kernel.run("print(s)")
+        end = time.monotonic() + 60
+        while "the vault ended" not in kernel.run("print(s)").everything:  # it takes a moment to die
+            assert time.monotonic() < end
         again = kernel.run(READ + "print(s)")
         assert again.ok, again.everything
         end = time.monotonic() + 60
         while place.read_text().count(CANARY) < 2:
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_a_captured_value_of_another_type_says_so_to_the_person_only(project: Path, place: Path, roots: Path) -> None:
+    """`json.loads` gives `Any`, so the checker believes that `n` is an int; the value is compared at the call."""
+    cell = (
+        READ + "import json\ndef number(text: str) -> int:\n    return json.loads(text)\n"
+        "n = number({0!r})\nprint(s.map(lambda t: t * n))"
+    )  # fmt: skip
+    with live_kernel(project, policy=roots) as kernel:
+        fine = kernel.run(cell.format("2"))
+        wrong = kernel.run(cell.format('"two"'))
+        assert fine.ok, fine.everything
+        assert wrong.ok
+        assert fine.stdout == wrong.stdout == "Classified[str](***)\n"
+        one, two = entries(place, 2)
+    assert one.count(CANARY) == 2
+    assert "| a captured value: `n` is not int\n" in two
+    assert "failed: there is no value" in two

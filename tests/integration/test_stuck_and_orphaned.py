@@ -72,7 +72,7 @@ def test_a_stuck_effect_holds_nothing_but_its_cell(project: Path, policy: Path) 
         )
         assert ran.text == "True"
         asked = kernel.client.execute("input('still? ')", allow_stdin=True)
-        assert kernel.client.get_stdin_msg(timeout=5)["content"]["prompt"] == "still? "
+        assert kernel.client.get_stdin_msg(timeout=5)["content"]["prompt"] == "the cell asks: still? "
         kernel.client.input("yes")
         assert replied(kernel, asked, 5)["status"] == "ok"
         front = psutil.Process(kernel.pid)

@@ -137,14 +137,14 @@ class Run:
     def __init__(self, session: CheckerSession) -> None:
         self.session = session
         self.number = 0
-        self._sources: dict[int, str] = {}
+        self.sources: dict[int, str] = {}
         self.last: tuple[Diagnostic, ...] = ()
 
     def cell(self, block: Block) -> str:
         """Judge one cell; "" when everything is as expected."""
         self.number += 1
         text = block.text + "\n"
-        self._sources[self.number] = text
+        self.sources[self.number] = text
         verdict = self.session.check(self.number, text)
         self.last = verdict.warnings if isinstance(verdict, Accepted) else verdict.diagnostics
         problem = compare(expectations(block), self.last, isinstance(verdict, Rejected))
@@ -158,7 +158,7 @@ class Run:
         return problem
 
     def rendered(self) -> str:
-        return render_text(self.last, self._sources)
+        return render_text(self.last, self.sources)
 
 
 def compare(expected: list[Expected], found: Iterable[Diagnostic], refused: bool) -> str:

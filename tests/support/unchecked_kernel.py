@@ -63,6 +63,8 @@ class SlowBroker:
     def __init__(self) -> None:
         self.open = False
 
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None: ...
+
     def open_cell(self, cell: int, plan: Plan) -> None:
         self.open = True
 

@@ -1,6 +1,6 @@
 """Which code object each function of a cell becomes: the identity by which the worker will name it.
 
-The text is compiled as the worker compiles it (compiling runs nothing); every code object is then matched to the
+The tree is compiled as the worker compiles it (compiling runs nothing); every code object is then matched to the
 definition it was made from by name, first line and place.
 """
 
@@ -22,10 +22,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 class CodeKeys:
     """The keys of one cell."""
 
-    def __init__(self, cell: int, text: str) -> None:
+    def __init__(self, cell: int, source: str | ast.Module) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = compile(text, cell_filename(cell), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            code = compile(source, cell_filename(cell), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         self._keys: dict[tuple[str, int], list[CodeKey]] = {}
         todo = [code]
         while todo:

@@ -315,11 +315,13 @@ class Flow(Calls):
                 self.frame.names[method.name] = frozenset((Closure(method, self.frame_for_closures()),))
             else:
                 self.statement(statement)
-        held: Value = frozenset().union(*self.frame.names.values()) if self.frame.names else NOTHING
+        members = self.frame.names
         self.frames.pop()
         self.frame = outer
         site = Site(node, frozenset(self.active))
-        self.heap.add(site, held)
+        self.heap.made(site)
+        for name, value in members.items():
+            self.heap.add(site, value, name)
         self._made_class(node, definition, frozenset((site,)), keywords)
         self.bind_name(node.name, frozenset((site,)), node)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from mypy.nodes import Decorator, OverloadedFuncDef, TypeInfo
 from mypy.types import Type
 
 from capkernel.checker.captures.flow_machine import Machine
@@ -156,16 +157,28 @@ class Expressions(Machine):
         return NOTHING
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        base = self.value(node.value)
+        base = self._base_of(node)
         self.uses(base, node)
-        result = self.member_values(base, node.attr)
         typ = self.context.type_of(node.value)
+        result = NOTHING if _is_property(typ, node.attr) else self.member_values(base, node.attr)
         if base and self.is_plain_member(node.attr, typ, base):
             return NOTHING
         if typ is not None and any(is_session_module(info.module_name) for info in instances(typ)):
             # A property runs a method.
             result |= self.implicit(node, [node.value], (node.attr, "__getattr__"), [], only_accessors=True)
         return result
+
+    def _base_of(self, node: ast.Attribute) -> Value:
+        """The object that an attribute is read of. It may hold a dead capability, when this attribute does not."""
+        if isinstance(node.value, ast.Name):
+            frame = self.frame_of_name(node.value)
+            raw = (
+                self.session_value(node.value.id) if frame is self.session else frame.names.get(node.value.id, NOTHING)
+            )
+            tracked = bool(raw) and all(isinstance(token, Site) and token in self.heap.fields for token in raw)
+            if tracked and self.dead(raw) and not self.dead(self.member_values(raw, node.attr)):
+                return raw
+        return self.value(node.value)
 
     def _lambda(self, node: ast.Lambda) -> Value:
         for default in [*node.args.defaults, *(value for value in node.args.kw_defaults if value is not None)]:
@@ -250,3 +263,17 @@ class Expressions(Machine):
         if typ is not None and not self.types.is_plain(typ):
             return False
         return not parts or mentions_any(source)
+
+
+def _is_property(typ: Type | None, name: str) -> bool:
+    """Whether `.name` runs a getter, whatever object of this type it is read of: then it gives what that returns."""
+    owners = [] if typ is None else list(instances(typ))
+    return bool(owners) and all(is_session_module(info.module_name) and _has_getter(info, name) for info in owners)
+
+
+def _has_getter(info: TypeInfo, name: str) -> bool:
+    symbol = info.get(name)
+    node = None if symbol is None else symbol.node
+    if isinstance(node, Decorator):
+        return node.var.is_property
+    return isinstance(node, OverloadedFuncDef) and node.is_property

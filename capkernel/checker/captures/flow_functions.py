@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from mypy.nodes import TypeInfo, Var
-from mypy.types import CallableType, Overloaded, Type, get_proper_type
+from mypy.types import CallableType, Overloaded, Type, TypeType, get_proper_type
 
 from capkernel.checker.captures.flow_expr import Expressions
 from capkernel.checker.captures.flow_machine import TooMuchWork
@@ -21,6 +22,10 @@ Arguments = list[tuple[ast.expr, Value]]
 
 
 class Functions(Expressions):
+    @cached_property
+    def _class_infos(self) -> dict[ast.AST, TypeInfo]:
+        return {known.node: known.info for known in self.classes.values() if known.info is not None}
+
     def _methods(self, info: TypeInfo, name: str) -> list[Function]:
         found: list[Function] = []
         for one in (info, *self.types.overriders(info)):
@@ -189,21 +194,22 @@ class Functions(Expressions):
         found = NOTHING
         for token in base:
             fields = self.heap.fields.get(token) if isinstance(token, Site) else None
-            info = self.instances.get(token.node) if isinstance(token, Site) else None
-            symbol = None if info is None else info.get(name)
-            of_class = None
-            if fields is not None and info is not None and symbol is not None and isinstance(symbol.node, Var):
-                of_class = self._of_classes(info, name)
+            of_class = self._of_classes(token, name) if isinstance(token, Site) and fields is not None else None
             if fields is None or of_class is None:
                 found |= self.heap.within(frozenset((token,)))
             else:
                 found |= self.heap.within(fields.get(name, NOTHING)) | of_class
         return found
 
-    def _of_classes(self, info: TypeInfo, name: str) -> Value | None:
-        """What a class gives to its objects under a name; None when that cannot be told."""
+    def _of_classes(self, site: Site, name: str) -> Value | None:
+        """What its classes give to an object, or its bases to a class, under a name; None when that cannot be told."""
+        is_class = isinstance(site.node, ast.ClassDef)
+        info = self._class_infos.get(site.node) if is_class else self.heap.instances.get(site.node)
+        symbol = None if info is None else info.get(name)
+        if info is None or symbol is None or not isinstance(symbol.node, Var):
+            return None
         found = NOTHING
-        for base in info.mro:
+        for base in info.mro[1:] if is_class else info.mro:
             definition = self.classes.get(base.fullname)
             if definition is None:
                 if is_session_module(base.module_name):
@@ -212,7 +218,12 @@ class Functions(Expressions):
             at_top = isinstance(definition.context.parents.get(definition.node), ast.Module)
             if "__getattr__" in base.names or not at_top:
                 return None
-            known = self.heap.within(self.class_values(base.name))
+            known = NOTHING
+            for token in self.class_values(base.name):
+                held = self.heap.fields.get(token) if isinstance(token, Site) else None
+                known |= frozenset((token,)) | self.heap.within(
+                    frozenset((token,)) if held is None else held.get(name, NOTHING)
+                )
             bindings = definition.context.scopes.of[definition.node].bindings.get(name, [])
             if all(_is_harmless_default(binding.value) for binding in bindings):
                 known = frozenset(token for token in known if not _is_class(token) and token is not OUTER)
@@ -228,12 +239,12 @@ class Functions(Expressions):
 
     def finalize(self, node: ast.AST) -> None:
         """At the end of a block the objects made in it may be finalized, with what they hold."""
-        sites: Value = frozenset(site for site in self.heap.contents if site.node in self.instances)
+        sites: Value = frozenset(site for site in self.heap.contents if site.node in self.heap.instances)
         self._run_hooks(node, sites, lambda name: name == "__del__")
 
     def _run_hooks(self, node: ast.AST, value: Value, wanted: Callable[[str], bool]) -> None:
         for token in self.heap.within(value):
-            info = self.instances.get(token.node) if isinstance(token, Site) else None
+            info = self.heap.instances.get(token.node) if isinstance(token, Site) else None
             if info is None:
                 continue
             for base in info.mro:
@@ -246,7 +257,7 @@ class Functions(Expressions):
     def _construct(self, node: ast.Call, info: TypeInfo, arguments: Arguments) -> Value:
         site = Site(node, frozenset(self.active))
         made: Value = frozenset((site,))
-        self.instances[node] = info
+        self.heap.instances[node] = info
         self.heap.made(site)
         ran = False
         for name in ("__new__", "__init__", "__post_init__"):
@@ -257,8 +268,12 @@ class Functions(Expressions):
                     method, self.session, self._given(method.node, node if given else method.node, given, made), node
                 )
         if not ran:
-            for _, value in arguments:
-                self.store(made, value, node, "the new object")
+            names = _fields_in_order(info, self.context.type_of(node.func))
+            keywords = {id(keyword.value): keyword.arg or "" for keyword in node.keywords}
+            for index, (expression, value) in enumerate(arguments):
+                spread = isinstance(expression, ast.Starred)
+                name = keywords.get(id(expression), "" if spread or index >= len(names) else names[index])
+                self.store(made, value, node, "the new object", name if names else "")
         return made
 
     def implicit(
@@ -304,6 +319,8 @@ def type_object(typ: Type | None) -> TypeInfo | None:
     proper = get_proper_type(typ) if typ is not None else None
     if isinstance(proper, (CallableType, Overloaded)) and proper.is_type_obj():
         return proper.type_object()
+    if isinstance(proper, TypeType):  # `cls` in a class method
+        return next(instances(proper.item), None)
     return None
 
 
@@ -341,6 +358,14 @@ def _own_nodes(function: FunctionNode) -> list[ast.AST]:
 def _self_of(method: Function, receiver: Value) -> Value | None:
     decorators = {_decorator_name(decorator) for decorator in getattr(method.node, "decorator_list", ())}
     return None if "staticmethod" in decorators else receiver
+
+
+def _fields_in_order(info: TypeInfo, constructor: Type | None) -> list[str]:
+    """The fields of a dataclass in the order of its arguments; none when it is no dataclass."""
+    proper = get_proper_type(constructor) if constructor is not None else None
+    if "dataclass" not in info.metadata or not isinstance(proper, CallableType):
+        return []
+    return [name or "" for name in proper.arg_names]
 
 
 def _is_class(token: Token) -> bool:

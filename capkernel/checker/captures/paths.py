@@ -70,7 +70,7 @@ def possible_path(node: ast.expr, context: Context, view: View) -> str:
     """
     if isinstance(node, ast.Attribute):
         base = possible_path(node.value, context, view)
-        return "" if not base or base.startswith(API) else f"{base}.{node.attr}"
+        return "" if not base or base.startswith(API) else _own(f"{base}.{node.attr}", node, context)
     certain = path_of(node, context, view)
     if certain or not isinstance(node, ast.Name):
         return certain

@@ -91,7 +91,7 @@ class PlanBuilder:
         context = definition.context
         known = self._keys.get(context)
         if known is None:
-            known = self._keys[context] = CodeKeys(context.number, context.cell.text)
+            known = self._keys[context] = CodeKeys(context.number, context.cell.module)
         key = known.of(definition.node)
         if key is None:
             raise Unshippable(definition)

@@ -19,6 +19,7 @@ from capkernel.checker.captures.types import API, is_session_module, only_classi
 from capkernel.checker.subset.report import Report, show
 
 _UNTYPED_FIELDS = frozenset(("annotation", "returns", "type_params", "bases", "ctx", "pattern", "decorator_list"))
+_EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 class Rules:
@@ -59,12 +60,29 @@ class Rules:
             return False  # a definition of a type: mypy read it as one, and it holds nothing that runs
         if not isinstance(node, ast.Call) and self._is_alias(node):
             return True
+        if self._is_after_exit(node):
+            return False  # it never runs
         self._report.add(
             "untyped-code",
             node,
             "this code was not checked: the type checker holds it for unreachable, or was told to skip it",
             help="delete it, or write it so that it is reached: no `TYPE_CHECKING`, `no_type_check`, `sys.platform`",
         )
+        return False
+
+    def _is_after_exit(self, node: ast.AST) -> bool:
+        """Whether a `return`, `raise`, `break` or `continue` stands before it in its block, or in a block around it."""
+        parents = self._context.parents
+        current: ast.AST | None = node
+        while current is not None:
+            around = parents.get(current)
+            for field in ("body", "orelse", "finalbody"):
+                block = getattr(around, field, None)
+                if not isinstance(block, list) or current not in block:
+                    continue
+                if any(isinstance(one, _EXITS) for one in block[: block.index(current)]):
+                    return True
+            current = around
         return False
 
     def _is_alias(self, node: ast.expr) -> bool:

@@ -115,6 +115,9 @@ class CaptureSession:
         # What the cell did to objects of earlier cells shows in their names, too.
         for name, value in facts.values.items():
             if name in self._entries and name not in deleted:
+                if name not in bound:
+                    # The cell may have ended before it came to bind the name; then it is what it was.
+                    value |= self._frame.names.get(name, value)
                 self._frame.names[name] = value
                 self._frame.lines[name] = facts.lines.get(name, 0)
         if facts.heap is not None:
@@ -130,7 +133,8 @@ class CaptureSession:
         self, facts: Facts, report: Report, types: Types, classes: dict[str, Class]
     ) -> set[tuple[SiteKey, str]]:
         frame = Frame(None, None, dict(self._frame.names), dict(self._frame.lines))
-        heap = Heap(self._heap.contents)
+        heap = Heap(self._heap.contents, self._heap.fields)
+        heap.instances.update(self._heap.instances)
         flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)
         try:
             flow.run(facts.context.cell.module)
@@ -220,6 +224,10 @@ class CaptureSession:
             for token in heap.within(value):
                 if isinstance(token, Site) and token in heap.contents:
                     kept.contents[token] = heap.contents[token]
+                    if token in heap.fields:
+                        kept.fields[token] = heap.fields[token]
+                    if token.node in heap.instances:
+                        kept.instances[token.node] = heap.instances[token.node]
         return kept
 
 

@@ -1,10 +1,14 @@
-"""The text of a function as it is shipped to the vault: exactly what was checked, at the left margin."""
+"""The text of a function as it is shipped to the vault: exactly what was checked, at the left margin.
+
+Where names of local modules stand in it, the tree that was checked says more than the text; then it is written anew.
+"""
 
 from __future__ import annotations
 
 import ast
 
 from capkernel.checker.captures.codekeys import Definition
+from capkernel.wire.local_modules import BEFORE_NAME
 
 
 def shipped_source(node: Definition, text: str) -> str | None:
@@ -30,6 +34,14 @@ def shipped_source(node: Definition, text: str) -> str | None:
         cut[-1] = last[: (node.end_col_offset or 0) - shift].decode("utf-8", "replace")
         source = "\n".join(cut)
         read = _parsed_statement(source)
+    if read is not None and ast.dump(read) == ast.dump(node):
+        return source
+    return _written_anew(node) if BEFORE_NAME in ast.dump(node) else None
+
+
+def _written_anew(node: Definition) -> str | None:
+    source = ast.unparse(node)
+    read = _parsed_expression(source) if isinstance(node, ast.Lambda) else _parsed_statement(source)
     return source if read is not None and ast.dump(read) == ast.dump(node) else None
 
 

@@ -18,8 +18,10 @@ from mypy.types import (
     LiteralType,
     NoneType,
     Overloaded,
+    ProperType,
     TupleType,
     Type,
+    TypeAliasType,
     TypedDictType,
     TypeType,
     TypeVarLikeType,
@@ -113,6 +115,7 @@ class Types:
         self._classified_is_plain = classified_is_plain
         self.inert: Types = self if classified_is_plain else Types(classified_is_plain=True)
         self._plain_classes: dict[TypeInfo, bool] = {}
+        self._entered: set[TypeAliasType] = set()
         self._subclasses: dict[TypeInfo, list[TypeInfo]] = {}
 
     def copy(self) -> Types:
@@ -141,7 +144,7 @@ class Types:
 
     def is_immutable(self, typ: Type | None) -> bool:
         """Whether values of this type cannot be changed, so that aliases of them do not matter."""
-        if typ is None:
+        if typ is None or (isinstance(typ, TypeAliasType) and typ.is_recursive):
             return False
         proper = get_proper_type(typ)
         if isinstance(proper, (NoneType, LiteralType, UninhabitedType)):
@@ -157,6 +160,14 @@ class Types:
         )
 
     def _plain(self, typ: Type) -> bool:
+        if isinstance(typ, TypeAliasType) and typ.is_recursive:
+            if typ in self._entered:
+                return True  # an alias that names itself adds nothing
+            self._entered.add(typ)
+            try:
+                return self._plain(get_proper_type(typ))
+            finally:
+                self._entered.discard(typ)
         proper = get_proper_type(typ)
         if isinstance(proper, (NoneType, UninhabitedType, LiteralType, DeletedType)):
             return True
@@ -251,16 +262,28 @@ def is_exception(info: TypeInfo) -> bool:
 
 def mentions_any(typ: Type | None) -> bool:
     """Whether something in a type is not known, so that what mypy derives from it is a claim."""
-    if typ is None:
-        return True
-    proper = get_proper_type(typ)
-    if isinstance(proper, AnyType):
-        return True
-    if isinstance(proper, Instance):
-        return any(mentions_any(argument) for argument in proper.args)
-    if isinstance(proper, (UnionType, TupleType)):
-        return any(mentions_any(item) for item in proper.items)
-    return isinstance(proper, TypedDictType) and any(mentions_any(item) for item in proper.items.values())
+    return typ is None or any(isinstance(part, AnyType) for part in _parts(typ))
+
+
+def _parts(typ: Type) -> Iterator[ProperType]:
+    """A type and the types it is made of. An alias that names itself (`Tree = tuple["Tree", ...]`) is entered once."""
+    todo, entered = [typ], set[TypeAliasType]()
+    while todo:
+        part = todo.pop()
+        if isinstance(part, TypeAliasType):
+            if part in entered:
+                continue
+            entered.add(part)
+        proper = get_proper_type(part)
+        yield proper
+        if isinstance(proper, Instance):
+            todo.extend(proper.args)
+        elif isinstance(proper, (UnionType, TupleType)):
+            todo.extend(proper.items)
+        elif isinstance(proper, TypedDictType):
+            todo.extend(proper.items.values())
+        elif isinstance(proper, TypeVarLikeType):
+            todo.append(proper.upper_bound)
 
 
 def is_classified(typ: Type | None) -> bool:
@@ -276,14 +299,9 @@ def only_classified(typ: Type | None) -> Instance | None:
 
 def holds_classified(typ: Type | None) -> bool:
     """Whether a value of this type can be or contain a Classified, as far as the type tells."""
-    if typ is None:
-        return False
-    proper = get_proper_type(typ)
-    if isinstance(proper, Instance):
-        return proper.type.fullname == CLASSIFIED or any(holds_classified(argument) for argument in proper.args)
-    if isinstance(proper, (UnionType, TupleType)):
-        return any(holds_classified(item) for item in proper.items)
-    return isinstance(proper, TypedDictType) and any(holds_classified(item) for item in proper.items.values())
+    return typ is not None and any(
+        isinstance(part, Instance) and part.type.fullname == CLASSIFIED for part in _parts(typ)
+    )
 
 
 def is_capability(typ: Type | None) -> bool:
@@ -310,28 +328,20 @@ def instances(typ: Type) -> Iterator[TypeInfo]:
 def session_classes(typ: Type | None) -> set[TypeInfo]:
     """Classes of cells that a value of this type can be or contain, as far as the type tells."""
     found: set[TypeInfo] = set()
-    todo: list[Type] = [] if typ is None else [typ]
-    while todo:
-        proper = get_proper_type(todo.pop())
-        if isinstance(proper, Instance):
-            if is_session_module(proper.type.module_name) and proper.type not in found:
-                found.add(proper.type)
-            todo.extend(proper.args)
-        elif isinstance(proper, TupleType):
-            if is_session_module(proper.partial_fallback.type.module_name):
-                found.add(proper.partial_fallback.type)
-            todo.extend(proper.items)
-        elif isinstance(proper, UnionType):
-            todo.extend(proper.items)
-        elif isinstance(proper, TypeVarLikeType):
-            todo.append(proper.upper_bound)
-    return found
+    for part in [] if typ is None else _parts(typ):
+        if isinstance(part, Instance):
+            found.add(part.type)
+        elif isinstance(part, TupleType):
+            found.add(part.partial_fallback.type)
+    return {info for info in found if is_session_module(info.module_name)}
 
 
 def shown(typ: Type | None) -> str:
     """A type as a person writes it: no module names, no cell numbers, no literal values."""
     if typ is None:
         return "?"
+    if isinstance(typ, TypeAliasType) and typ.alias is not None and typ.is_recursive:
+        return typ.alias.name
     proper = get_proper_type(typ)
     if isinstance(proper, NoneType):
         return "None"

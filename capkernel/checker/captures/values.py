@@ -14,6 +14,8 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from mypy.nodes import TypeInfo
+
 from capkernel.checker.captures.known import Function
 from capkernel.checker.captures.scopes import Scope
 
@@ -108,9 +110,13 @@ UNKNOWN: Value = frozenset((OUTER,))
 class Heap:
     """What the objects made so far may hold. Only ever grows, but for the death of capabilities."""
 
-    def __init__(self, contents: dict[Site, Value] | None = None) -> None:
+    def __init__(
+        self, contents: dict[Site, Value] | None = None, fields: dict[Site, dict[str, Value]] | None = None
+    ) -> None:
         self.contents: dict[Site, Value] = dict(contents or {})
-        self.fields: dict[Site, dict[str, Value]] = {}  # of objects whose every store named an attribute
+        # Of objects whose every store named an attribute.
+        self.fields: dict[Site, dict[str, Value]] = {site: dict(held) for site, held in (fields or {}).items()}
+        self.instances: dict[ast.AST, TypeInfo] = {}  # calls that make a value of a session class
         self._blurred: set[Site] = set()
         self.produced: dict[Site, Value] = {}  # what iterating a lazy object gives; what it holds is in `contents`
         self.changes = 0
@@ -128,7 +134,7 @@ class Heap:
 
     def made(self, site: Site) -> None:
         """A new object of which nothing is known but what will be stored under a name."""
-        if site not in self._blurred:
+        if site not in self._blurred and (site in self.fields or site not in self.contents):
             self.fields.setdefault(site, {})
 
     def add(self, site: Site, value: Value, field: str = "") -> None:

@@ -70,12 +70,13 @@ def offer(
     judge: Judge,
     session_names: frozenset[str],
     earlier: Callable[[int], str],
+    members: Callable[[str], frozenset[str]],
 ) -> tuple[Diagnostic, ...]:
     """`refused` with the repairs that were found and checked."""
     if len(text) > MOST_CHARACTERS or any(diagnostic.code in _NEVER for diagnostic in refused):
         return tuple(refused)
     source = Source(text, module, session_names, earlier)
-    finder = _Finder(source, with_suggestions(refused, source), judge)
+    finder = _Finder(source, with_suggestions(refused, source, members), judge)
     return tuple(finder.found())
 
 

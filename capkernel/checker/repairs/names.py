@@ -188,7 +188,14 @@ def attribute(source: Source, diagnostic: Diagnostic) -> Repairs:
     found = re.search(r"has no attribute `(\w+)`; maybe `(\w+)`", diagnostic.message)
     if not found:
         return
-    node = source.at(diagnostic.span, ast.Attribute)
+    node = source.at(diagnostic.span, ast.Attribute, ast.ImportFrom)
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            if alias.name == found[1]:
+                text = f"{found[2]} as {alias.asname or found[1]}" if alias.asname else found[2]
+                yield from unsafe(
+                    f"import `{found[2]}`", source.replace(alias, text), *_renamed(source, found[1], found[2])
+                )
     if isinstance(node, ast.Attribute) and node.attr == found[1]:
         end = source.span(node)
         yield from unsafe(

@@ -9,6 +9,11 @@ from capkernel.checker.tables import ambient
 
 _HIDDEN = frozenset(("os", "sys", "subprocess", "socket", "ctypes", "importlib", "builtins", "shutil", "pickle", "gc"))
 
+# `annotations`, which the engine follows, and features that every Python has by now: importing those does nothing.
+_FUTURES = frozenset(
+    "annotations division print_function absolute_import unicode_literals generators nested_scopes with_statement "
+    "generator_stop".split()
+)
 
 WHAT = {
     "cast": "makes a type the checker cannot verify",
@@ -46,12 +51,12 @@ def check_import_from(node: ast.ImportFrom, report: Report) -> None:
         return
     if module == "__future__":
         for alias in node.names:
-            if alias.name != "annotations":
+            if alias.name not in _FUTURES:
                 report.add(
                     "unsafe-feature",
                     alias,
                     f"`from __future__ import {alias.name}` would change how later cells are read",
-                    help="only `annotations` may be imported from `__future__`",
+                    help="import only `annotations`, and what has long been part of the language, from `__future__`",
                 )
         return
     if not _check_module(module, node, report):

@@ -11,6 +11,7 @@ from capkernel.checker.subset.report import Report, advice, show
 from capkernel.checker.tables import subset
 
 _PLAIN = {
+    "config": "config",
     "bash": "command",
     "sh": "command",
     "script": "command",
@@ -21,7 +22,7 @@ _PLAIN = {
     "loadpy": "code",
     "load_ext": "code",
     "reload_ext": "code",
-    "autoreload": "code",
+    "autoreload": "reload",
     "pip": "command",
     "conda": "command",
     "mamba": "command",
@@ -40,6 +41,15 @@ _PLAIN = {
     "pdb": "reflection",
     "prun": "reflection",
 }
+_SETTINGS = frozenset(
+    (
+        "InlineBackend.figure_format",
+        "InlineBackend.figure_formats",
+        "InlineBackend.rc",
+        "InteractiveShell.ast_node_interactivity",
+        "Completer.use_jedi",
+    )
+)
 _FIGURE_FORMATS = frozenset(("retina", "png", "png2x", "jpeg", "svg"))
 
 
@@ -100,16 +110,27 @@ def _is_allowed(name: str, line: str) -> bool:
     if name == "matplotlib":
         return line.strip() in subset().matplotlib_backends
     if name == "config":
-        return _is_figure_format(line)
+        return _is_harmless_setting(line)
     return name in subset().magics
 
 
-def _is_figure_format(line: str) -> bool:
-    # `%config` evaluates its right side: only this one setting, with a fixed text, is what it looks like.
+def _is_harmless_setting(line: str) -> bool:
+    # `%config` evaluates its right side: only a literal is what it looks like.
     target, equals, value = line.partition("=")
-    if not equals or target.strip() != "InlineBackend.figure_format":
+    target, value = target.strip(), value.strip()
+    if not equals or target not in _SETTINGS:
         return False
-    return value.strip().strip("'\"") in _FIGURE_FORMATS
+    if target == "InlineBackend.figure_format" and value.strip("'\"") in _FIGURE_FORMATS:
+        return True
+    try:
+        said = ast.literal_eval(value)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return False
+    if target in ("InlineBackend.figure_format", "InlineBackend.figure_formats"):
+        return isinstance(said, (list, tuple, set)) and set(map(str, said)) <= _FIGURE_FORMATS
+    if target == "InteractiveShell.ast_node_interactivity":
+        return said in ("all", "last", "last_expr", "none", "last_expr_or_assign")
+    return isinstance(said, dict) if target != "Completer.use_jedi" else said is False
 
 
 def _literal(node: ast.Call, position: int) -> str | None:

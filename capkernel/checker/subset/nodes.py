@@ -73,6 +73,8 @@ class Walker:
             return  # what is bound is judged by check_bindings
         table = subset()
         if is_dunder(name):
+            if name in table.method_dunders and self._is_of_class(node):
+                return  # `__rmul__ = __mul__`
             if name not in table.module_dunders and not self._scopes.is_local(node):
                 self._report.add(
                     "unsafe-feature",
@@ -94,6 +96,11 @@ class Walker:
         if self._scopes.is_local(node):
             return
         self._forbidden(node)
+
+    def _is_of_class(self, node: ast.Name) -> bool:
+        """Whether it stands in the body of a class that binds the name."""
+        scope = self._scopes.standing.get(node)
+        return scope is not None and scope.kind == "class" and node.id in scope.bindings
 
     def _is_mangled(self, node: ast.Name) -> bool:
         scope = self._scopes.standing.get(node)
@@ -167,7 +174,9 @@ class Walker:
         if node in self._fine:
             return
         stored = not isinstance(node.ctx, ast.Load)
-        if name in table.readable_dunders and (not stored or name == "__doc__"):
+        if name in table.operators and not stored:
+            return
+        if name in table.readable_dunders and (not stored or name in table.settable_dunders):
             base = node.value
             if isinstance(base, ast.Attribute) and base.attr == "__class__":
                 self._fine.add(base)  # `x.__class__.__name__` is only a text
@@ -218,6 +227,8 @@ class Walker:
                 self._getattr(node, function)
             elif function.id == "type" and not self._scopes.is_local(function):
                 self._type(node)
+            elif function.id == "help" and _is_one_value(node):
+                self._fine.add(function)
             elif function.id in _BY_STRING:
                 self._by_string(node, function.id)
         elif isinstance(function, ast.Attribute):
@@ -293,6 +304,11 @@ class Walker:
             f"the metaclass `{name}` would run at every use of the class",
             help="only `type`, `ABCMeta` and `EnumMeta` may make classes; `__init_subclass__` or a decorator does most",
         )
+
+
+def _is_one_value(node: ast.Call) -> bool:
+    """`help(x)` prints what is known of a value; without one it asks, and with a text it looks for modules."""
+    return len(node.args) == 1 and not node.keywords and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Call))
 
 
 def _is_class_reference(function: ast.Attribute) -> bool:

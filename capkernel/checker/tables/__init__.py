@@ -35,6 +35,8 @@ class Subset:
     files: frozenset[str]
     fixed: frozenset[str]
     readable_dunders: frozenset[str]
+    operators: frozenset[str]
+    settable_dunders: frozenset[str]
     module_dunders: frozenset[str]
     method_dunders: frozenset[str]
     class_data_dunders: frozenset[str]
@@ -66,8 +68,11 @@ class Ambient:
     advice: Mapping[str, Advice]
 
     def refused_module(self, module: str) -> str | None:
-        """The advice for a module that is nothing but authority, or None. A submodule follows its package."""
-        for prefix in prefixes(module):
+        """The advice for a module that is nothing but authority, or None. A submodule follows its package, but for one
+        that has a pure part."""
+        for prefix in reversed(prefixes(module)):
+            if prefix in self.partial:
+                return None
             if prefix in self.refused_modules:
                 return self.refused_modules[prefix]
         return None
@@ -157,6 +162,8 @@ def subset() -> Subset:
         files=frozenset(builtins["files"]),
         fixed=frozenset(builtins["fixed"]),
         readable_dunders=frozenset(dunders["readable"]),
+        operators=frozenset(dunders["operators"]),
+        settable_dunders=frozenset(dunders["settable"]),
         module_dunders=frozenset(dunders["module"]),
         method_dunders=frozenset(dunders["methods"]),
         class_data_dunders=frozenset(dunders["class_data"]),

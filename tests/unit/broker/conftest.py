@@ -35,6 +35,7 @@ class RecordingVault:
         self.puts: list[tuple[str, bytes, str, str]] = []
         self.fills: list[tuple[str, bytes, str, str]] = []
         self.maps: list[tuple[str, str, FunctionBundle, bytes, bool]] = []
+        self.spoils: list[tuple[str, str]] = []
         self.zips: list[tuple[str, str, str]] = []
         self.writes: list[tuple[str, int, int]] = []  # handle, links of the file when it was written, limit
         self.content: dict[str, bytes] = {}
@@ -53,6 +54,10 @@ class RecordingVault:
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool) -> None:
         self._count()
         self.maps.append((new, source, bundle, captured, flat))
+
+    def spoil(self, new: str, reason: str) -> None:
+        self._count()
+        self.spoils.append((new, reason))
 
     def zip(self, new: str, left: str, right: str) -> None:
         self._count()

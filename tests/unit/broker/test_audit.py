@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -36,30 +37,105 @@ def test_lines_are_private_and_chained(log, tmp_path):
     assert (checked.lines, checked.broken, checked.head) == (6, None, log.head)
 
 
-@pytest.mark.parametrize("damage", ["change", "remove", "swap", "insert", "half"])
-def test_damage_shows_where_it_is(log, tmp_path, damage):
+DAMAGE = {  # → the first line that is wrong, and the words that say how
+    "edit": (3, "edited"),
+    "edit the number": (3, "number is wrong"),
+    "edit the last line's link": (5, "link to it"),
+    "remove": (3, "1 line was removed"),
+    "remove two": (3, "2 lines were removed"),
+    "remove the first": (1, "1 line was removed"),
+    "swap": (3, "moved: it is line 4"),
+    "repeat": (3, "repeated: it is line 2"),
+    "half": (6, "not a whole line"),
+    "nonsense": (4, "not a whole line"),
+    "add": (8, "added"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_the_first_broken_line_and_the_kind_of_damage_are_named(log, tmp_path, damage):
     for number in range(6):
         log.record("files.read", "allowed", cell=1, path=f"data/{number}")
     path = tmp_path / "audit" / "s1.jsonl"
+    if damage in ("add", "edit the last line's link"):
+        log.close()
     lines = path.read_bytes().splitlines(keepends=True)
     assert verify(path).broken is None
-    if damage == "change":
-        lines[2] = lines[2].replace(b"data/2", b"data/9")
-        expected = 4  # the line after the changed one no longer follows from it
-    elif damage == "remove":
-        del lines[2]
-        expected = 3
-    elif damage == "swap":
-        lines[2], lines[3] = lines[3], lines[2]
-        expected = 3
-    elif damage == "insert":
-        lines.insert(2, lines[1])
-        expected = 3
-    else:
-        lines[5] = lines[5][:20]
-        expected = 6
+    match damage:
+        case "edit":
+            lines[2] = lines[2].replace(b"data/2", b"data/9")
+        case "edit the number":
+            lines[2] = lines[2].replace(b'"n":2', b'"n":9')
+        case "edit the last line's link":
+            del lines[6]
+            lines[5] = lines[5].replace(b'"previous":"', b'"previous":"0')
+        case "remove":
+            del lines[2]
+        case "remove two":
+            del lines[2:4]
+        case "remove the first":
+            del lines[0]
+        case "swap":
+            lines[2], lines[3] = lines[3], lines[2]
+        case "repeat":
+            lines.insert(2, lines[1])
+        case "half":
+            log.close()
+            lines[5] = lines[5][:20]
+        case "nonsense":
+            lines[3] = b"[" * 50_000 + b"\n"
+        case "add":
+            entry = json.loads(lines[6]) | {"n": 7, "previous": hashlib.sha256(lines[6][:-1]).hexdigest()}
+            lines.append(json.dumps(entry).encode() + b"\n")
     path.write_bytes(b"".join(lines))
-    assert verify(path).broken == expected
+    found = verify(path)
+    assert (found.broken, DAMAGE[damage][1] in found.problem) == (DAMAGE[damage][0], True), found
+
+
+def test_a_session_says_that_it_ended_and_one_that_was_cut_does_not(log, tmp_path):
+    log.record("a", "allowed", cell=1)
+    path = tmp_path / "audit" / "s1.jsonl"
+    assert verify(path).end == "running"
+    log.close()
+    log.close()
+    assert (verify(path).end, verify(path).lines) == ("ended", 2)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    assert (verify(path).end, verify(path).broken) == ("missing", None)
+
+
+def test_a_line_that_is_being_written_is_no_damage(log, tmp_path):
+    log.record("a", "allowed", cell=1)
+    path = tmp_path / "audit" / "s1.jsonl"
+    with open(path, "ab") as file:
+        file.write(b'{"n":1,')
+    assert (verify(path).broken, verify(path).end) == (None, "running")
+    log.close()
+    assert verify(path).broken == 2
+
+
+def test_a_whole_new_chain_shows_in_the_head_only(log, tmp_path):
+    """What a chain without a key cannot show, said here so that nobody takes it for more."""
+    log.record("files.read", "denied", cell=1, path="secret")
+    log.close()
+    forger = AuditLog.open_ambient("s2", tmp_path / "audit")
+    forger.record("files.read", "allowed", cell=1, path="other")
+    forger.close()
+    forged = (tmp_path / "audit" / "s2.jsonl").read_bytes()
+    path = tmp_path / "audit" / "s1.jsonl"
+    path.write_bytes(forged)
+    found = verify(path)
+    assert (found.broken, found.end) == (None, "ended")
+    assert found.head != log.head
+
+
+def test_a_link_and_a_pipe_are_not_read(tmp_path):
+    (tmp_path / "real.jsonl").write_text("")
+    (tmp_path / "link.jsonl").symlink_to("real.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert verify(tmp_path / "real.jsonl").broken is None
+    with pytest.raises(OSError, match="symbolic links"):
+        verify(tmp_path / "link.jsonl")
+    assert verify(tmp_path / "pipe.jsonl").lines == 0  # and does not wait for a writer
 
 
 def test_a_cut_at_the_end_shows_in_the_head(log, tmp_path):

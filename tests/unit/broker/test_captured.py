@@ -7,7 +7,6 @@ import secrets
 
 import pytest
 
-from capkernel.broker.functions import NOTHING
 from capkernel.wire import values
 from capkernel.wire.plan import CodeKey, FreeName, Plan, PureFunction
 from capkernel.wire.types import TypeNode
@@ -28,16 +27,17 @@ HELP = PureFunction(
 
 
 def posted(start, captured):
-    """What the vault is told for a map with this captured data, and the audit's last word."""
+    """What the vault is told for a map with this captured data, as a job and as a reason; the audit's last word."""
     session = start()
     session.cell(Plan(pure=(FUNCTION, HELP)))
     source, new = secrets.token_hex(16), secrets.token_hex(16)
     session.broker.post(Classify(source), values.encode("canary"))
     session.broker.post(MapClassified(new, source, FunctionRef(ENTRY)), values.encode(captured))
-    [(handle, _source, bundle, blob, _flat)] = session.vault.maps
-    assert handle == new
     said = [json.loads(line) for line in session.audit_file.read_text().splitlines()]
-    return bundle, blob, said[-1]
+    [known] = [entry for entry in session.broker.ledger.newest(5) if entry.handle == new]  # the person's list has it
+    assert known.how == "map"
+    told = [(bundle, blob) for handle, _source, bundle, blob, _flat in session.vault.maps if handle == new]
+    return told, dict(session.vault.spoils).get(new), said[-1]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,8 @@ def posted(start, captured):
     ],
 )
 def test_what_agrees_is_handed_over_as_it_is(start, captured):
-    bundle, blob, _said = posted(start, captured)
+    [(bundle, blob)], reason, _said = posted(start, captured)
+    assert reason is None
     assert bundle.entry == ENTRY
     assert blob == values.encode(captured)
 
@@ -64,15 +65,15 @@ def test_what_agrees_is_handed_over_as_it_is(start, captured):
     ],
 )
 def test_another_type_is_poison(start, captured, name):
-    bundle, blob, said = posted(start, captured)
-    assert bundle is NOTHING
-    assert blob == values.encode({})
+    told, reason, said = posted(start, captured)
+    assert told == []
+    assert reason == said["reason"]  # the person's viewer says it
     assert said["decision"] == "denied"
     assert f"`{name}` is not" in said["reason"]
     assert "canary" not in json.dumps(said)
 
 
 def test_no_captured_data_is_poison(start):
-    bundle, _blob, said = posted(start, ["globals"])
-    assert bundle is NOTHING
-    assert said["reason"] == "BadValue"
+    told, reason, said = posted(start, ["globals"])
+    assert told == []
+    assert reason == said["reason"] == "BadValue"

@@ -295,9 +295,8 @@ def test_a_function_that_is_not_of_an_accepted_cell_makes_poison(mapping, ref):
     session, source = mapping
     new = secrets.token_hex(16)
     session.broker.post(MapClassified(new, source, ref), b"captured")
-    [(handle, named, bundle, captured, _flat)] = session.vault.maps
-    assert (handle, bundle, captured) == (new, NOTHING, values.encode({}))
-    assert named != source
+    assert session.vault.maps == []
+    assert session.vault.spoils == [(new, "the function or the source is not of an accepted cell")]
 
 
 def test_unknown_sources_make_poison(mapping):
@@ -305,10 +304,8 @@ def test_unknown_sources_make_poison(mapping):
     mapped, zipped = secrets.token_hex(16), secrets.token_hex(16)
     session.broker.post(MapClassified(mapped, "f" * 32, FunctionRef(KEY)), b"")
     session.broker.post(ZipClassified(zipped, source, "f" * 32), b"")
-    assert [(new, bundle) for new, _source, bundle, _captured, _flat in session.vault.maps] == [
-        (mapped, NOTHING),
-        (zipped, NOTHING),
-    ]
+    assert [new for new, _reason in session.vault.spoils] == [mapped, zipped]
+    assert session.vault.maps == []
     assert session.vault.zips == []
 
 
@@ -338,10 +335,8 @@ def test_posts_do_nothing_while_no_cell_runs_or_nobody_writes_them_down(mapping)
     session.cell()
     session.audit.close()
     session.broker.post(Classify(unwritten), b"blob")
-    assert [(new, bundle) for new, _source, bundle, _captured, _flat in session.vault.maps] == [
-        (late, NOTHING),
-        (unwritten, NOTHING),
-    ]
+    assert session.vault.maps == []
+    assert [new for new, _reason in session.vault.spoils] == [late, unwritten]
     assert len(session.vault.puts) == 1
 
 
@@ -370,6 +365,8 @@ def test_the_client_of_the_vault_fulfils_the_port(session, project):
     client.put("1" * 32, values.encode(1), "cell:1", "")
     client.map("2" * 32, "0" * 32, NOTHING, values.encode({}), False)
     client.zip("3" * 32, "0" * 32, "1" * 32)
+    client.spoil("4" * 32, "why")
+    assert client.origins("4" * 32) == frozenset()
     assert client.origins("3" * 32) == {"file:.env", "cell:1"}
 
 

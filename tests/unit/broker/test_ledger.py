@@ -80,13 +80,14 @@ def test_the_broker_writes_down_what_it_hands_over(session) -> None:
     session.broker.post(MapClassified(refused, read, FunctionRef(table="os.system")), encode({}))
     book = session.broker.ledger
     assert [(entry.how, entry.type, entry.label) for entry in book.newest(9)] == [
+        ("map", "", ""),  # refused, and in the list: the person sees why
         ("zip", "tuple[str, str]", ""),
         ("classify", "str", "mine"),
         ("read", "str", ""),
     ]
     assert book.get(read).origin == "file:secrets/key.txt"
     assert book.get(pair).parents == (read, made)
-    assert book.get(refused) is None
+    assert book.get(refused).parents == (read,)
 
 
 def test_live_authority_is_that_of_the_running_cell(session) -> None:

@@ -127,3 +127,10 @@ def test_the_authority_of_every_cell_is_in_the_audit(asking: Session) -> None:
     entries = [json.loads(line) for line in asking.audit_file.read_text().splitlines()]
     cells = [(entry["cell"], entry.get("authority")) for entry in entries if entry["what"] == "cell"]
     assert cells == [(1, "may: read data/f.txt · nothing else"), (2, None)]
+
+
+def test_a_refused_cell_is_in_the_audit_with_its_codes(asking: Session) -> None:
+    asking.broker.refuse_cell(7, ("ambient-authority", "purity"))
+    last = json.loads(asking.audit_file.read_text().splitlines()[-1])
+    assert (last["what"], last["decision"], last["cell"]) == ("cell", "denied", 7)
+    assert last["reason"] == "ambient-authority, purity"

@@ -18,17 +18,22 @@ from mypy.semanal_main import semantic_analysis_for_scc
 from mypy.server.update import ensure_trees_loaded
 from mypy.types import AnyType, TypeOfAny
 
-from capkernel.checker import builds
+from capkernel.checker import builds, pinned
 
 
 def test_the_version() -> None:
-    assert builds.mypy_version().startswith(builds.SUPPORTED)
+    assert builds.mypy_version().startswith(pinned.SUPPORTED)
+    assert pinned.installed() == builds.mypy_version()
+    assert pinned.problem() == ""
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builds, "_mypy_version", "2.5.0")
-    with pytest.raises(builds.UnsupportedMypy, match=r"needs mypy 2\.4\.\*, found 2\.5\.0"):
+    with pytest.raises(builds.UnsupportedMypy) as refused:
         builds.require_supported()
+    command = f"{sys.executable} -m pip install 'mypy==2.4.*'"
+    assert str(refused.value) == f"capkernel needs mypy 2.4.*, and mypy 2.5.0 is installed. Run: {command}"
+    assert "mypy is not installed" in pinned.problem("")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,45 @@ def each(x):
     yield x
 def apply(f, x):
     return f(x)
+class Pair:
+    shared = []
+    last = None
+    def __init__(self, x, y):
+        self.x = x
+        self.y = y
+        self.n = 1
+    def swap(self):
+        self.x, self.y = self.y, self.x
+        return self
+    @property
+    def first(self):
+        return self.x
+    @property
+    def number(self):
+        return self.n
+    @classmethod
+    def make(cls, x):
+        return cls(x, None)
+    @classmethod
+    def remember(cls, x):
+        cls.last = x
+        return x
+class Loud(Pair):
+    def __repr__(self):
+        out.append(self.x)
+        return "Loud"
+    def __lt__(self, other):
+        Pair.last = other
+        return True
+class Slot:
+    owners = []
+    def __set_name__(self, owner, name):
+        Slot.owners.append(owner)
+class Base:
+    kinds = []
+    def __init_subclass__(cls, kept=None):
+        Base.kinds.append(kept)
+pair = Pair(None, None)
 def outer():
     kept = []
     def inner(x):
@@ -132,6 +171,21 @@ class Generator:
             lambda: f"({self.random.choice('abc')} := {one()})",
             lambda: f"({one()} if a else {one()})",
             lambda: f"(Box() + {one()})",
+            lambda: f"Pair({one()}, {one()})",
+            lambda: f"Pair.make({one()})",
+            lambda: f"pair.remember({one()})",
+            lambda: f"Pair(None, {one()}).n",
+            lambda: f"Pair(None, {one()}).swap().x",
+            lambda: f"Pair(None, {one()}).number",
+            lambda: f"Pair({one()}, None).first",
+            lambda: "pair.shared",
+            lambda: "Pair(1, 2).shared",
+            lambda: "type(pair)",
+            lambda: f"repr(Loud({one()}, None))",
+            lambda: f"sorted([Loud({one()}, 1), Loud({one()}, 2)])[0].n",
+            lambda: f"sorted([1], key=lambda q: {one()})",
+            lambda: f"{self.pick(names)}.y",
+            lambda: f"{self.pick(names)}.first",
             lambda: f"{self.pick(names)}.access('n')",
             lambda: f"{self.pick(names)}.read()",
             lambda: f"{self.pick(names)}.x",
@@ -158,6 +212,14 @@ class Generator:
             f'table["k"] = {value}',
             f"box.x = {value}",
             f"keep({value})",
+            f"{self.pick(names)}.y = {value}",
+            f"{self.pick(names)}.n = {value}",
+            f"pair.shared.append({value})",
+            f"Pair({value}, 2).shared.append({value})",
+            f"type(pair).last = {value}",
+            f"{self.pick(names)}.x.y = {value}",
+            f"class {target}(Base, kept={value}): w = Slot(); v = {self.pick(names)}",
+            f"{self.pick(names)}.n",
             f"def {target}(x=None): return {value}",
             f"{self.pick(names)}.read()",
             f"{self.pick(names)}().read()",
@@ -194,7 +256,23 @@ class Generator:
 # Each a cell of its own: the ways in which a value that lived through a block is used.
 _PROBES = [
     f"try:\n    {use}\nexcept Exception:\n    pass"
-    for name in ("a", "b", "c", "out", "box.x", "table['k']", "collect(None)", "box")
+    for name in (
+        "a",
+        "b",
+        "c",
+        "out",
+        "box.x",
+        "table['k']",
+        "collect(None)",
+        "box",
+        "pair",
+        "Pair.shared",
+        "Pair.last",
+        "Base.kinds",
+        "Slot.owners[0].v",
+        "pair.last",
+        "Pair(1, 2).shared",
+    )
     for use in (
         f"{name}.read()",
         f"{name}().read()",
@@ -210,6 +288,10 @@ _PROBES = [
         f"{name}.x().read()",
         f"{name}[0][0].read()",
         f"{name}()().read()",
+        f"{name}.y.read()",
+        f"{name}.first.read()",
+        f"{name}.v.read()",
+        f"{name}.n.read()",
     )
 ]
 
@@ -243,7 +325,7 @@ def _session(seed: int) -> list[str]:
     cells = [PRELUDE]
     for _ in range(3):
         cells.append(generator.cell())
-        cells += generator.random.sample(_PROBES, 4)
+        cells += generator.random.sample(_PROBES, 8)
     return cells
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from IPython.core import inputtransformer2
 
 from capkernel.kernel import runtime_dir
 from capkernel.kernel.__main__ import clean_environment, configured_places
@@ -41,7 +42,13 @@ def test_one_text(raw: str, text: str) -> None:
         ("In [1]: In [2]: x", "unstable-text"),
         ("x = '\ud800'", "syntax"),
         ("x = 1\0", "syntax"),
-        ("x" * 2_000_001, "too-much-work"),
+        ("x" * 300_000, "too-much-work"),
+        # The transformer reads the whole cell again for each of these lines.
+        ("!a\n" * 40_000, "too-much-work"),
+        ("a = %b\n" * 30_000, "too-much-work"),
+        ("a.b?\n" * 30_000, "too-much-work"),
+        (";\n" * 100_000, "too-much-work"),
+        ("!a\n" * 501, "too-much-work"),  # more passes than it makes, however short they are
     ],
 )
 def test_refused_texts(raw: str, code: str) -> None:
@@ -71,12 +78,43 @@ def test_a_cell_that_only_asks_for_help(raw: str, wanted: tuple[str, int] | None
     assert help_wanted(TEXTS.checked_text(raw, 1)) == wanted
 
 
+@pytest.mark.parametrize("raw", ["x = 1\n" * 30_000, "!a\n" * 200, "(" * 100_000, "\n" * 80_000, "x = \\\n" * 20_000])
+def test_long_texts_that_are_read(raw: str) -> None:
+    assert TEXTS.checked_text(raw, 1)
+
+
+def test_the_transformer_cannot_be_made_to_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it reads of a cell, all passes together, is bounded; without the bound it is not."""
+    read = 0
+    tokens = inputtransformer2.make_tokens_by_line
+
+    class ReadOn(Exception):
+        pass
+
+    def counted(lines: list[str]) -> object:
+        nonlocal read
+        read += sum(map(len, lines))
+        if read > 1_200_000:
+            raise ReadOn
+        return tokens(lines)
+
+    monkeypatch.setattr(inputtransformer2, "make_tokens_by_line", counted)
+    hostile = "!a\n" * 10_000
+    with pytest.raises(CellRefused):
+        TEXTS.checked_text(hostile, 1)
+    read = 0
+    with pytest.raises(ReadOn):
+        inputtransformer2.TransformerManager().transform_cell(hostile)
+
+
 def test_completeness() -> None:
     assert TEXTS.completeness("x = 1") == ("complete", None)
     assert TEXTS.completeness("def f():") == ("incomplete", 4)
     assert TEXTS.completeness("x = = 1")[0] == "invalid"
     # Nested too deep to be compiled: there is an answer all the same.
     assert TEXTS.completeness("a" + ".b" * 5000)[0] in ("unknown", "invalid")
+    assert TEXTS.completeness("!a\n" * 10_000) == ("unknown", None)
+    assert TEXTS.completeness("x\n" * 100_000) == ("unknown", None)
 
 
 def test_history() -> None:

@@ -64,6 +64,9 @@ class Parts:
     async def discard(self, cell: int) -> None:
         self.diary.append("discard")
 
+    def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
+        self.diary.append(f"refuse {codes}")
+
     def open_cell(self, cell: int, plan: Plan) -> None:
         self.diary.append("open")
 
@@ -191,7 +194,7 @@ def test_a_refusal_runs_nothing() -> None:
     finding = Diagnostic("impure-map", "no", 1, Span(1, 0, 1, 1))
     parts.verdict = lambda cell, _text: Rejected(cell, (finding,))
     [reply], published = drive(parts, "x")
-    assert parts.diary == ["check 'x\\n'"]
+    assert parts.diary == ["check 'x\\n'", "refuse ('impure-map',)"]
     assert (reply["status"], reply["ename"]) == ("error", "CellRefused")
     assert reply["evalue"] == "cell[1]:1:1: error[impure-map]: no"
     assert [output.kind for output in published] == ["display_data", "error"]

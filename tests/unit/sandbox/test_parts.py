@@ -273,14 +273,15 @@ BASE = {
         ("linux", "5.4", {"landlock_abi": 0}, "lsm=landlock"),
         ("linux", "5.10.16.3-microsoft-standard-WSL2", {"landlock_abi": 0}, "wsl --update"),
         ("linux", "6.8", {"filtered": False}, "x86_64 and aarch64"),
-        ("darwin", "24", {}, "macOS"),
-        ("win32", "11", {}, "WSL2"),
+        ("darwin", "24", {}, "macOS; run the kernel in Linux, for example in a container: `docker run --rm -it"),
+        ("win32", "11", {}, "WSL2: `wsl --install`"),
     ],
 )
 def test_a_lack_has_a_hint_with_a_command(platform: str, release: str, change: dict[str, object], word: str) -> None:
     hints = hints_for(platform, release, **{**BASE, **change})  # type: ignore[arg-type]
     assert len(hints) == 1
     assert word in hints[0]
+    assert hints[0].count("`") in (0, 2, 4)  # a command, whole
 
 
 def test_nothing_lacking_has_no_hint() -> None:
