@@ -102,7 +102,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ListedEntry:
-    """What a listing makes of an entry. left_out: excluded, a temporary file, or hidden."""
+    """What a listing makes of an entry. left_out: excluded, or a temporary file."""
 
     left_out: bool
     classified: bool
@@ -115,10 +115,7 @@ class _Moved(FileNotFoundError):
 class Places:
     """Finds and judges places."""
 
-    def __init__(
-        self, rules: PathRules, exclusions: Exclusions, index: ClassifiedIndex, *, hide_classified: bool = False
-    ) -> None:
-        self.hide_classified = hide_classified
+    def __init__(self, rules: PathRules, exclusions: Exclusions, index: ClassifiedIndex) -> None:
         self._rules = rules
         self._exclusions = exclusions
         self._index = index
@@ -198,18 +195,14 @@ class Places:
         """What a listing says of an entry of a directory that is neither excluded nor classified itself."""
         if name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(canonical) is not None:
             return ListedEntry(True, False)
-        classified = self._rules.is_classified(canonical) or self._index.is_target(canonical)
-        return ListedEntry(classified and self.hide_classified, classified)
+        return ListedEntry(False, self._rules.is_classified(canonical) or self._index.is_target(canonical))
 
     def hides(self, directory: str, name: str) -> bool:
         """Whether a listing of `directory`, not excluded itself, leaves this entry out: excluded, or a temporary file.
 
         A temporary file that appears would tell when the value of a classified write became known.
         """
-        path = _join(directory, name)
-        if name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(path) is not None:
-            return True
-        return self.hide_classified and (self._rules.is_classified(path) or self._index.is_target(path))
+        return name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(_join(directory, name)) is not None
 
     def _judge(
         self,

@@ -1,8 +1,8 @@
 """Walks below a granted directory, and the contents of many files at once.
 
 Rule 1: a walk goes through descriptors of directories and follows no link, so it cannot leave its root.
-Rule 2: excluded entries are left out; classified directories are named and not entered, or left out when the policy
-hides classified names; a link is listed when it leads to something within the root.
+Rule 2: excluded entries are left out; classified directories are named and not entered; a link is listed when it leads
+to something within the root.
 Rule 3: bounded in entries, characters, depth and bytes, and over as soon as its scope is.
 """
 

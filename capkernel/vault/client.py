@@ -57,7 +57,10 @@ _START_SECONDS = 60.0
 _WATCH_SECONDS = 15.0  # between two questions whether the keeper is alive
 _PATIENCE_SECONDS = 45.0  # for its answer: it may be busy with a slow disk, but not for ever
 _MAX_HANDLE = 64
-_RUNNER_ATTEMPTS = 3
+# Seconds before each further try of a runner. What starves a start (memory, processes) often passes, and the values are
+# the keeper's. A vault that never had one tries no longer than the quick ones: it cannot work here.
+_RUNNER_PAUSES = (0.0, 0.0, 2.0, 5.0, 10.0, 20.0)
+_QUICK_TRIES = 2
 
 R = TypeVar("R", Written, Mirrored, Described, Revealed, Status, Settled)
 
@@ -370,9 +373,11 @@ class VaultClient:
         words = last_words(old)
         if old is not None:
             await asyncio.to_thread(_end, old)
-        self._attempts += 1
         problem = f"ends before it is ready. {words}".strip()
-        if self._attempts < _RUNNER_ATTEMPTS:
+        had_one = self._runner_ready is not None and self._runner_ready.done()
+        while self._attempts < (len(_RUNNER_PAUSES) if had_one else _QUICK_TRIES):
+            self._attempts += 1
+            await asyncio.sleep(_RUNNER_PAUSES[self._attempts - 1])
             try:
                 await self._new_runner()
                 return

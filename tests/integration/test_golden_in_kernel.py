@@ -21,7 +21,7 @@ CHOSEN = (
     ("unbound.md", ("A slip of the pen", "Read before it is bound")),
     ("standard.md", ("A value against its own annotation", "Too many arguments")),
     ("granted.md", ("A secret is constructed",)),
-    ("unseen.md", ("After a return",)),
+    ("unseen.md", ("After a return", "Where the type checker does not look")),
     ("injections.md", ("Look whether a key begins in a certain way", "Its length", "Carry it out by printing")),
     ("conditional_imports.md", ("Imported in a branch",)),
     ("dangerous_looking.md", ("Code as text", "A function called `system`", "A secret in a list")),

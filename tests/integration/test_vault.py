@@ -23,6 +23,7 @@ from memory import readable
 
 from capkernel.sandbox import Profile, Report, clean_environment, interpreter_argv
 from capkernel.sandbox.levels import Level
+from capkernel.vault import client as vault_client
 from capkernel.vault.client import DuplicateHandle, VaultClient, VaultFailed, VaultQuota, WriteOutcome
 from capkernel.vault.launch import keeper_profile, runner_profile, spawners
 from capkernel.wire.errors import RemoteProtocolError
@@ -494,6 +495,57 @@ def test_a_killed_runner_costs_the_running_job_only(tmp_path: Path, wrapped: boo
         assert lost == []
 
     in_vault(tmp_path, body, on_lost=lost.append, wrapped=wrapped)
+
+
+async def until(fact: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not fact():
+            await asyncio.sleep(0.01)
+
+
+def test_runners_that_cannot_be_started_for_a_while_cost_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault_client, "_RUNNER_PAUSES", (0.0,) * 6)
+    lost: list[str] = []
+
+    def starve(vault: Vault, times: int) -> list[int]:
+        """Let the next `times` starts of a runner fail, as they do where no process can be made."""
+        tries: list[int] = []
+        spawn = vault.client._spawn_runner
+
+        def starved(fd: int) -> Any:
+            tries.append(fd)
+            if len(tries) <= times:
+                raise BlockingIOError("Resource temporarily unavailable")
+            return spawn(fd)
+
+        monkeypatch.setattr(vault.client, "_spawn_runner", starved)
+        return tries
+
+    async def passes(vault: Vault) -> None:
+        kept = vault.put("kept")
+        await vault.client.settle()
+        tries = starve(vault, 5)
+        os.kill(vault.client.runner_pid or 0, signal.SIGKILL)
+        await until(lambda: tries)  # its end was noticed, so the next job is not lost with it
+        assert await vault.text(vault.map(kept, bundle("lambda x: x + '!'"))) == "kept!"
+        assert len(tries) == 6
+        assert lost == []
+
+    in_vault(tmp_path, passes, on_lost=lost.append)
+
+    async def stays(vault: Vault) -> None:
+        kept = vault.put("kept")
+        await vault.client.settle()
+        starve(vault, 1000)
+        os.kill(vault.client.runner_pid or 0, signal.SIGKILL)
+        await until(lambda: lost)
+        assert (await vault.read(vault.map(kept, bundle("lambda x: x"))))[0] == WriteOutcome("lost")
+        assert len(lost) == 1
+        assert "the runner cannot be started" in lost[0]
+
+    in_vault(tmp_path, stays, on_lost=lost.append)
 
 
 def test_a_killed_keeper_is_told_once_and_the_next_start_works(tmp_path: Path) -> None:

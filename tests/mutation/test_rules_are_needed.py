@@ -5,6 +5,8 @@ from __future__ import annotations
 import mutants
 import pytest
 
+pytestmark = pytest.mark.timeout(600)  # a thousand sessions, on a busy machine
+
 SECTIONS_OF_A_RULE = 4
 EVERY_ROW = 9  # of the tables
 

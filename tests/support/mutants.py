@@ -153,7 +153,7 @@ def rows() -> list[tuple[Any, str, str]]:
     for table in (ambient(), subset()):
         for one in fields(table):
             value = getattr(table, one.name)
-            if one.name not in ("advice", "partial_advice", "member_advice", "path_owners"):
+            if one.name not in ("advice", "partial_advice", "member_advice") and not isinstance(value, tuple):
                 found += [(table, one.name, row) for row in sorted(value)]
     return found
 

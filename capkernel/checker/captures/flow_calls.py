@@ -105,7 +105,9 @@ class Calls(Functions):
             methods = self._methods_named(resolved.fullname)  # `Base.method(self, ...)`
         if methods:
             return self._run_methods(methods, node, receiver, arguments)
-        return self.cut(self.context.type_of(node), self._library_method(node, function, typ, receiver, arguments))
+        return self.cut_result(
+            self.context.type_of(node), self._library_method(node, function, typ, receiver, arguments)
+        )
 
     # ── libraries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -133,7 +135,7 @@ class Calls(Functions):
             return self._mapped(node, arguments, filters=path.endswith("filter"))
         keeps = not borrows().keeps_nothing(path) and not self._is_class(node.func)
         result = self.unknown_call(node, node.func, path, receiver, arguments, keeps=keeps)
-        return self.cut(self.context.type_of(node), result)
+        return self.cut_result(self.context.type_of(node), result)
 
     def _type_of(self, argument: ast.expr) -> Value:
         """`type(x)` is the class itself, which is as old as its definition."""

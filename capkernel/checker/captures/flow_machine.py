@@ -164,15 +164,21 @@ class Machine:
         if self.types.is_immutable(typ) or only_classified(typ) is not None:
             return NOTHING
         if self.types.is_plain(typ):
-            # The object may be one that was there before; an object that leads to authority it cannot be.
-            return frozenset(
-                token for token in value if token is OUTER or (isinstance(token, Site) and not self._leads_on(token))
-            )
+            return frozenset(token for token in value if isinstance(token, Site) or token is OUTER)
         return value
 
-    def _leads_on(self, site: Site) -> bool:
+    def cut_result(self, typ: Type | None, value: Value) -> Value:
+        """The same for what a library returns: plain data does not keep the functions that were called to make it."""
+        value = self.cut(typ, value)
+        if not value or UNTRUSTED in value or not self.types.is_plain(typ):
+            return value
+        return frozenset(token for token in value if not isinstance(token, Site) or not self._keeps_code(token))
+
+    def _keeps_code(self, site: Site) -> bool:
         inside = self.heap.within(frozenset((site,)))
-        return any(isinstance(token, (Cap, Dead, Closure)) for token in inside)
+        return any(isinstance(token, Closure) for token in inside) and not any(
+            isinstance(token, (Cap, Dead)) for token in inside
+        )
 
     def is_plain_member(self, name: str, typ: Type | None, base: Value) -> bool:
         """Whether `.name` of a value that mypy does not know is plain: there can be only capabilities behind it."""

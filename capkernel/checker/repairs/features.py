@@ -294,10 +294,12 @@ def magics(source: Source, diagnostic: Diagnostic) -> Repairs:
             "figures are shown below the cell", Edit(source.whole_lines(statement), source.margin(statement) + call)
         )
     words = texts[0].split() if method in ("system", "getoutput") else [texts[0], *texts[1].split()]
-    if words and words[0] == "ls":
+    if not words:
+        return  # a command that is computed
+    if words[0] == "ls":
         folder = next((word for word in words[1:] if not word.startswith("-")), ".")
         yield from _through_files(source, node, statement, f'[entry.name for entry in fs.access("{folder}").children]')
-    elif words and words[0] in ("cat", "head") and len(words) > 1:
+    elif words[0] in ("cat", "head") and len(words) > 1:
         yield from _through_files(source, node, statement, f'fs.access("{words[-1]}").read()')
     elif words[0] == "writefile" and method == "run_cell_magic" and len(node.args) == 3:
         name, body = words[1] if len(words) > 1 else "", node.args[2]

@@ -6,6 +6,7 @@ and where nothing may have changed afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -254,6 +255,31 @@ def test_every_operation_on_a_file(attacked, project, copy, kind, target, name):
     session.settle()
     assert tree(project) == before
     assert session.vault.writes == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("kind", "target"), TARGETS)
+def test_deleting_takes_at_most_another_name(attacked, project, copy, kind, target, name):
+    if name == "link to its folder" and "/" not in target:
+        name = "link"
+    build(project, (target, *(["venv/pyvenv.cfg"] if target.startswith("venv") else [])))
+    root, path = NAMES[name].make(project, target)
+    other = os.path.normpath(os.path.join(root, path)) if name in ("link", "hard link") else ""
+    spare = copy(target, path if name == "hard link" else "")
+    (spare / ((other and target) or os.path.join(root, path))).unlink()  # the attack works
+    assert not (spare / target).exists()
+
+    session = attacked()
+    before = tree(project)
+    if other:
+        with contextlib.suppress(CapabilityDenied):
+            do(session, root, path, "delete", "")
+    else:
+        with pytest.raises(CapabilityDenied):
+            do(session, root, path, "delete", "")
+    after = tree(project)
+    assert after[target] == (stat.S_IFREG, CONTENT)
+    assert set(before.items()) - set(after.items()) <= {(other, before.get(other))}
 
 
 @pytest.mark.parametrize("target", [*BY_RULE, ".git/config", "conftest.py", "book.ipynb"])

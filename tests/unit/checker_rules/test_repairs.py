@@ -12,6 +12,8 @@ from fixer import apply_offered, repair
 from capkernel.checker.protocol import Accepted, Rejected
 from capkernel.diagnostics import CODES, Diagnostic, Edit, Fix, Span, apply_edits, for_client
 
+pytestmark = pytest.mark.timeout(600)  # a thousand sessions, on a busy machine
+
 LEAST_OFFERED, LEAST_REPAIRED = 0.70, 0.95
 
 
