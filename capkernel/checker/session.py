@@ -77,6 +77,15 @@ class CheckerSession:
         verdict = self._verdict(cell, text, module, names)
         if isinstance(verdict, Accepted):
             return verdict
+        try:
+            return Rejected(cell, self._with_help(verdict, text, module, names))
+        except RecursionError:
+            return verdict  # it stands without help
+
+    def _with_help(
+        self, verdict: Rejected, text: str, module: ast.Module | Diagnostic, names: LocalNames
+    ) -> tuple[Diagnostic, ...]:
+        cell = verdict.cell
         if names.exports:
             module = parse(cell, text)  # a repair is one of the text, in whose words the person wrote it
         tree = None if isinstance(module, Diagnostic) else module
@@ -84,7 +93,7 @@ class CheckerSession:
         judge = partial(self._against, cell, names)
         found = with_causes(verdict.diagnostics, self._refused_names)
         self._remember_refused(cell, tree)
-        return Rejected(cell, offer(found, text, tree, judge, known, self._earlier, self._engine.members))
+        return offer(found, text, tree, judge, known, self._earlier, self._engine.members)
 
     def _earlier(self, cell: int) -> str:
         return self._texts.get(cell, "")

@@ -43,6 +43,7 @@ from mypy.types import (
 )
 
 from capkernel.checker.declarations import declarations
+from capkernel.diagnostics.source_lines import source_lines
 from capkernel.wire.plan import Span
 
 
@@ -121,8 +122,7 @@ class TypedCell:
 
     def _characters(self, line: int, column: int) -> int:
         if not self._lines:
-            # Not str.splitlines: it also breaks at form feeds and other characters that are no line end to Python.
-            self._lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            self._lines = source_lines(self.text)
         if not 1 <= line <= len(self._lines):
             return max(column, 0)
         text = self._lines[line - 1]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from capkernel.diagnostics.model import Diagnostic, Edit, Fix, Span
+from capkernel.diagnostics.source_lines import source_lines
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
@@ -51,7 +52,7 @@ def for_client(diagnostics: Sequence[Diagnostic], raw: str, checked: str) -> tup
     """
     if raw == checked or raw + "\n" == checked:
         return tuple(diagnostics)
-    ours, theirs = checked.splitlines(), raw.splitlines()
+    ours, theirs = source_lines(checked), source_lines(raw)
     return tuple(_for_client(one, ours, theirs) for one in diagnostics)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from capkernel.diagnostics.codes import CODES
 from capkernel.diagnostics.model import Diagnostic, Note, Span
+from capkernel.diagnostics.source_lines import source_lines
 
 MOST_SHOWN = 10
 LONGEST_LINE = 160  # of source, in an excerpt
@@ -55,11 +56,11 @@ def _render_note(note: Note, sources: Mapping[int, str]) -> list[str]:
 def excerpt(cell: int, span: Span, label: str, sources: Mapping[int, str], mark: str) -> list[str]:
     """Where `span` is, and its line of source with the span underlined by `mark`s."""
     where = f"  --> cell[{cell}]:{span.line}:{span.column + 1}"
-    source_lines = sources.get(cell, "").splitlines()
-    if not 1 <= span.line <= len(source_lines):
+    lines = source_lines(sources.get(cell, ""))
+    if not 1 <= span.line <= len(lines):
         return [where]
     # Tabs would move the underline; a column is one character here.
-    text = source_lines[span.line - 1].replace("\t", " ")
+    text = lines[span.line - 1].replace("\t", " ")
     end = span.end_column if span.end_line == span.line else len(text)
     width = max(1, min(end, len(text)) - span.column)
     number = str(span.line)

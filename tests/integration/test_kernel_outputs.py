@@ -40,7 +40,7 @@ def test_progress_is_shown_while_the_cell_runs(kernel: UncheckedKernel) -> None:
         if message["msg_type"] == "stream":
             assert message["content"]["text"] == "early\n"
             break
-    assert kernel.client.get_stdin_msg(timeout=10)["content"]["prompt"] == "? "  # it has not ended
+    assert kernel.client.get_stdin_msg(timeout=10)["content"]["prompt"] == "the cell asks: ? "  # it has not ended
     kernel.client.input("")
     kernel.client.get_shell_msg(timeout=10)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 
 from capkernel.checker.captures.codekeys import Definition
+from capkernel.diagnostics.source_lines import source_lines
 from capkernel.wire.local_modules import BEFORE_NAME
 
 
 def shipped_source(node: Definition, text: str) -> str | None:
     """The source segment of `node`, dedented; None when it would not read back as the very same tree."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = source_lines(text)
     if isinstance(node, ast.Lambda):
         source = ast.get_source_segment(text, node)
         if source is None:

@@ -73,7 +73,8 @@ def offer(
     members: Callable[[str], frozenset[str]],
 ) -> tuple[Diagnostic, ...]:
     """`refused` with the repairs that were found and checked."""
-    if len(text) > MOST_CHARACTERS or any(diagnostic.code in _NEVER for diagnostic in refused):
+    # Edits count lines by "\n" alone, Python counts by "\r" as well.
+    if len(text) > MOST_CHARACTERS or "\r" in text or any(diagnostic.code in _NEVER for diagnostic in refused):
         return tuple(refused)
     source = Source(text, module, session_names, earlier)
     finder = _Finder(source, with_suggestions(refused, source, members), judge)
