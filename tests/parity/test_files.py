@@ -1,0 +1,141 @@
+"""What TACIT's suites assert of files, in cells of a real session: searches, walks, links, patterns of the policy.
+
+Numbers: tests/parity/tacit.md. A behaviour is a cell and what it prints; a refusal, the error and words of its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_kernel import LiveKernel, live_kernel
+
+SECRET = "heron-7713"
+POLICY = """
+profile = "standard"
+
+[files]
+roots = ["{project}"]
+classified = ["{project}/vaulted", "{project}/sites/*/keys", "hush"]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("project")
+    (place / "t" / "sub").mkdir(parents=True)
+    (place / "t" / "a.txt").write_text("one\ntwo needle\nthree\n")
+    (place / "t" / "b.py").write_text("needle = 1\n")
+    (place / "t" / "sub" / "c.txt").write_text("needle again\n")
+    (place / "t" / "hush").write_text(f"needle {SECRET}\n")
+    (place / "sites" / "north").mkdir(parents=True)
+    (place / "sites" / "north" / "keys").write_text(SECRET)
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "far.txt").write_text(f"needle {SECRET}\n")
+    links = place / "links"
+    links.mkdir()
+    (links / "near.txt").write_text("needle near\n")
+    (links / "in.txt").symlink_to("near.txt")
+    (links / "out.txt").symlink_to(outside / "far.txt")
+    (links / "outdir").symlink_to(outside)
+    (links / "hanging").symlink_to(outside / "new.txt")
+    (links / "loop").symlink_to("loop")
+    (place / "outroot").symlink_to(outside)
+    return place
+
+
+@pytest.fixture(scope="module")
+def kernel(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKernel]:
+    policy = tmp_path_factory.mktemp("policy") / "capkernel.toml"
+    policy.write_text(POLICY.format(project=project))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with live_kernel(project, policy=policy) as running:
+            yield running
+
+
+SEES = {  # number → body of the block, what it prints
+    55: (
+        "new = fs.access('t/new.txt')\nnew.write('x')\nprint(new.exists)\nnew.delete()\nprint(new.exists)",
+        "True\nFalse\n",
+    ),
+    59: ("for m in fs.grep('t/a.txt', 'need'): print(m.line_number, m.line)", "2 two needle\n"),
+    60: (
+        "for m in fs.grep_recursive('t', 'needle', '*.txt'): print(m.file, m.line_number)",
+        "t/a.txt 2\nt/sub/c.txt 1\n",
+    ),
+    61: ("print(fs.find('t', '*.txt'))", "['t/a.txt', 't/sub/c.txt']\n"),
+    62: (
+        "for e in fs.access('t').walk(): print(e.path, e.is_directory)",
+        "t/a.txt False\nt/b.py False\nt/hush False\nt/sub True\nt/sub/c.txt False\n",
+    ),
+    65: (
+        "for text in [f'{m.file}: {m.line}' for m in fs.grep_recursive('t', 'needle', '*.py')]: print(text)",
+        "t/b.py: needle = 1\n",
+    ),
+    68: ("print([m.file for m in fs.grep_recursive('t', 'needle')])", "['t/a.txt', 't/b.py', 't/sub/c.txt']\n"),
+    100: (
+        "print([e.name for e in fs.access('links').walk() if e.name.startswith(('out', 'hang', 'loop'))])",
+        "[]\n",
+    ),
+    101: (
+        "print('in.txt' in [e.name for e in fs.access('links').children], fs.access('links/in.txt').read())",
+        "True needle near\n\n",
+    ),
+    102: (
+        "print(sorted({m.file for m in fs.grep_recursive('links', 'needle')} - {'links/in.txt'}))",
+        "['links/near.txt']\n",
+    ),
+    103: ("print(fs.find('links', 'near*'))", "['links/near.txt']\n"),
+    110: ("print('near.txt' in [e.name for e in fs.access('links').children])", "True\n"),
+}
+
+
+def in_a_block(body: str, root: str = ".") -> str:
+    return f"with request_file_system({root!r}) as fs:\n" + "\n".join(f"    {line}" for line in body.split("\n"))
+
+
+@pytest.mark.parametrize("number", SEES)
+def test_a_cell_sees(kernel: LiveKernel, number: int) -> None:
+    body, printed = SEES[number]
+    ran = kernel.run(in_a_block(body))
+    assert ran.ok, ran.everything
+    assert ran.stdout == printed
+    assert SECRET not in ran.everything
+
+
+REFUSES = {  # number → root, body, error, words of its text
+    15: (".", "fs.access('t/hush').delete()", "CapabilityDenied", "classified"),
+    17: (".", "fs.access('vaulted').walk()", "CapabilityDenied", "classified"),
+    45: (".", "fs.access('vaulted/late.txt').read()", "CapabilityDenied", "classified"),
+    46: (".", "fs.access('plain.txt').write('x')\nfs.access('vaulted/x').write('x')", "CapabilityDenied", "classified"),
+    48: (".", "print(fs.access('sites/north/keys').read())", "CapabilityDenied", "classified"),
+    49: (".", "print(fs.access('t/hush').read())", "CapabilityDenied", "classified"),
+    50: (
+        ".",
+        "[found] = [e for e in fs.access('t').walk() if e.name == 'hush']\nprint(found.read())",
+        "CapabilityDenied",
+        "classified",
+    ),
+    69: (".", "fs.grep('t/hush', 'needle')", "CapabilityDenied", "classified"),
+    96: ("outroot", "fs.find('.', '*')", "CapabilityDenied", "outside"),
+    106: (".", "fs.access('links/hanging').append('x')", "CapabilityDenied", "leaves"),
+    109: (".", "fs.access('links/loop').read()", "OSError", "symbolic links"),
+}
+
+
+@pytest.mark.parametrize("number", REFUSES)
+def test_a_cell_is_refused(kernel: LiveKernel, project: Path, number: int) -> None:
+    root, body, error, words = REFUSES[number]
+    if number in (17, 45, 46):
+        (project / "vaulted").mkdir(exist_ok=True)  # it was not there when the session began
+        (project / "vaulted" / "late.txt").write_text(SECRET)
+    ran = kernel.run(in_a_block(body, root))
+    assert ran.reply["status"] == "error"
+    assert (ran.reply["ename"], words in ran.reply["evalue"]) == (error, True), ran.reply["evalue"]
+    assert SECRET not in ran.everything
+    if number == 46:
+        assert (project / "plain.txt").read_text() == "x"
+    if number == 106:
+        assert not (project / "links" / "hanging").exists()
