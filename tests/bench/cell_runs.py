@@ -29,6 +29,7 @@ _MASKS = (
     (re.compile(r"[\d,]+ loops? each"), "LOOPS"),
     (re.compile(r"<ipython-input-\S+>|/\S*?/ipykernel_\d+/\d+\.py|cell \d+|Cell In\[\d+\]"), "CELL"),
 )
+_OBJECT = re.compile(r"<IPython\.core\.display\.\w+ object>")
 
 
 @dataclass
@@ -111,6 +112,17 @@ def masked(text: str) -> str:
     for pattern, instead in _MASKS:
         text = pattern.sub(instead, text)
     return text.strip()
+
+
+def same_outputs(ours: list[str], stock: list[str]) -> bool:
+    """Whether a person sees the same text. Where stock's text is only the name of a display object, or nothing, the
+    firewall writes what the object holds: then it counts that something is shown."""
+    if len(ours) != len(stock):
+        return False
+    return all(
+        not theirs or _OBJECT.fullmatch(theirs) is not None or masked(mine) == masked(theirs)
+        for mine, theirs in zip(ours, stock, strict=True)
+    )
 
 
 def stock_outcomes(notebook: Notebook, cache: Path) -> list[Outcome]:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cell_runs import CELL_SECONDS, Kernel, Outcome, stock_outcomes
+from cell_runs import CELL_SECONDS, Kernel, Outcome, same_outputs, stock_outcomes
 from corpus import HOW_TO_FILL, Notebook, bound_names, needs, notebooks, problems, read_names, read_notebook
 from mypy import build as _first  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 
@@ -245,7 +245,7 @@ def measure_runs(
                 print(f"    lost: {name} [{number}] {outcome.error} {outcome.codes} {outcome.message[:160]!r}")
             elif outcomes is not None and outcomes[number - 1].stable:
                 compared += 1
-                if outcome.outputs == outcomes[number - 1].outputs:
+                if same_outputs(outcome.outputs, outcomes[number - 1].outputs):
                     same += 1
                 else:
                     print(
