@@ -16,6 +16,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from msgspec.structs import replace
 
 from capkernel.diagnostics import Diagnostic, Span
+from capkernel.diagnostics.source_lines import source_lines
 from capkernel.kernel.timing_magics import Expanded, expand
 
 _MOST_CHARACTERS = 256 * 1024  # as the checker: `checker.session.MOST_BYTES`
@@ -123,7 +124,7 @@ def as_typed(raw: str, text: str, diagnostics: tuple[Diagnostic, ...]) -> tuple[
     """For showing a refusal: refused magics as the person wrote them, each marked as a whole line."""
     if not any(found.code == "unsafe-magic" for found in diagnostics):
         return text, diagnostics
-    typed, made = raw.strip("\n").splitlines(), text.splitlines()
+    typed, made = source_lines(raw.strip("\n")), source_lines(text.removesuffix("\n"))
     if typed and typed[0].startswith("%%"):
         typed = typed[:1]
     if len(typed) != len(made):

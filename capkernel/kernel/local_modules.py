@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from capkernel.diagnostics import Diagnostic, Span
+from capkernel.diagnostics.source_lines import source_lines
 from capkernel.wire.codekey import FIRST_MODULE
 from capkernel.wire.local_modules import (
     NO_NAMES,
@@ -208,8 +209,8 @@ def refusal(module: LocalModule, found: Diagnostic, cell: int) -> Diagnostic:
 
 
 def _span(node: ast.stmt, text: str) -> Span:
-    line = text.split("\n")[node.lineno - 1]
+    line = source_lines(text)[node.lineno - 1]
     start = len(line.encode()[: node.col_offset].decode("utf-8", "replace"))
     end_line = node.end_lineno or node.lineno
-    end = len(text.split("\n")[end_line - 1].encode()[: node.end_col_offset].decode("utf-8", "replace"))
+    end = len(source_lines(text)[end_line - 1].encode()[: node.end_col_offset].decode("utf-8", "replace"))
     return Span(node.lineno, start, end_line, end)

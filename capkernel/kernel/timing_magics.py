@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from capkernel.diagnostics.source_lines import source_lines
 from capkernel.wire.worker import Timed
 
 _OPTION = re.compile(r"\s*-(?:([nr])\s*(\d{1,9})|p\s*\d+|[tcqv]+(?=\s|\Z))(?:\s+|\Z)")
@@ -37,7 +38,7 @@ def expand(text: str, transform: Callable[[str], str]) -> Expanded:
     whole = _cell_magic(module)
     if whole is not None:
         return _cell(text, *whole, transform)
-    lines = text.split("\n")
+    lines = source_lines(text)
     timed = []
     for call, name, line in _line_magics(module, lines):
         loops, repeat, body = _options(name, line)
@@ -52,7 +53,7 @@ def expand(text: str, transform: Callable[[str], str]) -> Expanded:
 
 def _cell(text: str, name: str, line: str, body: str, transform: Callable[[str], str]) -> Expanded:
     loops, repeat, setup = _options(name, line)
-    if setup.startswith("-") or not body.strip() or "_magic(" in (made := transform(body)).split("\n", 1)[0]:
+    if setup.startswith("-") or not body.strip() or "_magic(" in source_lines(made := transform(body))[0]:
         return Expanded(text)
     # IPython runs what stands behind `%%time` first; behind `%%timeit` it prepares each run. Here: before them all.
     inner = expand(made, transform) if name == "time" else Expanded(made)
@@ -60,7 +61,7 @@ def _cell(text: str, name: str, line: str, body: str, transform: Callable[[str],
     first = setup or f"# %%{name}"
     return Expanded(
         f"{first}\n{inner.text}",
-        (Timed(2, inner.text.count("\n") + 1, name == "timeit", loops, repeat), *moved),
+        (Timed(2, len(source_lines(inner.text)), name == "timeit", loops, repeat), *moved),
     )
 
 

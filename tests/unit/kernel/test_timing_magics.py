@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capkernel.diagnostics import Diagnostic, Span
+from capkernel.diagnostics.source_lines import source_lines
 from capkernel.kernel.cell_text import CellTexts, as_typed
 from capkernel.wire.worker import Timed
 
@@ -44,3 +45,12 @@ def test_a_refused_magic_is_shown_as_it_was_typed(raw: str, line: int) -> None:
     typed = raw.splitlines()[line - 1]
     assert shown.splitlines()[line - 1] == typed
     assert typed[found.span.column : found.span.end_column] == typed.strip()
+
+
+@pytest.mark.parametrize(
+    "raw", ["0\r\r%time", "0\r\r%time 1", "%%time\r1\rx = 2\r", "%%timeit x = 1\r\nx", "a = 1\r%timeit a\r\n%time a"]
+)
+def test_lines_end_where_python_ends_them(raw: str) -> None:
+    found = TEXTS.checked(raw, 1)
+    last = len(source_lines(found.text))
+    assert all(1 <= timed.line <= timed.end_line <= last for timed in found.timed)
