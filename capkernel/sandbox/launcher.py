@@ -173,7 +173,7 @@ def launch(
     expected = Level.NONE if profile is None else expected_level(with_bwrap=wrapped)
 
     if not wrapped or profile is None:
-        process = _start(list(argv), pass_fds, env, cwd, stdout, stderr, die_with_parent=sys.platform == "linux")
+        process = _start(list(argv), pass_fds, env, cwd, stdout, stderr)
         return Child(process.pid, process, expected, _pidfd=_open_pidfd(process.pid))
 
     program = bubblewrap.find()
@@ -185,10 +185,7 @@ def launch(
             options = bubblewrap.arguments(
                 profile, argv, cwd=cwd, info_fd=info_child, user_namespace=bubblewrap.uses_user_namespace()
             )
-            process = _start(
-                [program, *options, "--", *argv], (*pass_fds, info_child), env, "/", stdout, stderr,
-                die_with_parent=False,
-            )  # fmt: skip
+            process = _start([program, *options, "--", *argv], (*pass_fds, info_child), env, "/", stdout, stderr)
         finally:
             os.close(info_child)
         pid = bubblewrap.real_child(process, info)
@@ -228,24 +225,24 @@ def _start(
     cwd: str,
     stdout: Stream,
     stderr: Stream,
-    *,
-    die_with_parent: bool,
 ) -> subprocess.Popen[bytes]:
     parent = os.getpid()
+    linux = sys.platform == "linux"
 
     def bind_to_parent() -> None:
-        # Runs between fork and exec, alone: one system call, no lock. bubblewrap does the same by itself.
+        # Runs between fork and exec, alone: one system call, no lock. bubblewrap does the same by itself, but only when
+        # it has made its child: of a parent that ends before, it would never hear, and wait for ever.
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(127)
 
-    if die_with_parent:
+    if linux:
         libc.prctl(libc.PR_GET_DUMPABLE)  # resolves the symbol before the fork
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=dict(env), cwd=cwd, close_fds=True,
-            pass_fds=tuple(pass_fds), start_new_session=True, preexec_fn=bind_to_parent if die_with_parent else None,
+            pass_fds=tuple(pass_fds), start_new_session=True, preexec_fn=bind_to_parent if linux else None,
         )  # fmt: skip
 
     try:
