@@ -2,6 +2,7 @@
 
 Rule 1: nobody else can have put anything in it: it is made with mode 0700 in a directory that is ours alone.
 Rule 2: what a killed kernel leaves is swept by the next: a session holds a lock on its directory as long as it lives.
+Rule 3: a process is ended only when it is a bubblewrap of ours that names the directory of a session that is gone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import stat
 import tempfile
 
@@ -68,6 +70,38 @@ def _sweep(parent: str) -> None:
         except OSError:
             continue  # its session lives
         else:
+            _end_waiting(directory)
             remove(directory)
         finally:
             os.close(lock)
+
+
+def _end_waiting(directory: str) -> None:
+    """End the bubblewrap processes of a session that is gone. They end with its kernel, but one whose kernel was killed
+    while it made its own child waits for ever to be told to go on."""
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdigit() or not _names(name, directory):
+            continue
+        try:
+            process = os.pidfd_open(int(name))
+        except OSError:
+            continue
+        try:
+            if _names(name, directory):  # still: the number was not given to another one meanwhile
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        except OSError:
+            continue
+        finally:
+            os.close(process)
+
+
+def _names(pid: str, directory: str) -> bool:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+            return False
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            program, *arguments = file.read(1_000_000).split(b"\0")
+    except (OSError, ValueError):
+        return False
+    prefix = os.fsencode(directory) + b"/"
+    return os.path.basename(program) == b"bwrap" and any(argument.startswith(prefix) for argument in arguments)
