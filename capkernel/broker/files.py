@@ -180,7 +180,7 @@ class FileEffects:
             return [
                 prefix + name
                 for name in sorted(names)
-                if _is_text(name) and not self._places.hides(place.canonical, name)
+                if trees.is_text(name) and not self._places.hides(place.canonical, name)
             ]
 
     def walk(self, handle: FileHandle, cell: int) -> list[trees.Entry]:
@@ -456,11 +456,3 @@ def in_words_of_cell(problem: OSError, path: str) -> EffectError:
     if isinstance(problem, Escape):
         return denied("the path leaves its granted root")
     return os_failure(problem, path)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -54,7 +54,7 @@ def walk(places: Places, scope: FileScope, root: int, place: Place, path: str) -
             name = entry.name
             canonical = f"{current.canonical.rstrip('/')}/{name}"
             kind = _kind(entry, root, current.prefix + name)
-            if kind is None or not _is_text(name):
+            if kind is None or not is_text(name):
                 continue
             judged = places.judge_entry(canonical, name)
             if judged.left_out:
@@ -121,7 +121,8 @@ def _too_many(path: str) -> EffectError:
     return EffectError("OSError", "a directory with too much in it to walk at once", errno.EFBIG, path)
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
+    """Whether a cell can be told the name: it is UTF-8."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
