@@ -58,6 +58,7 @@ from capkernel.checker.symbols import (
 )
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.wire.codekey import cell_filename
+from capkernel.wire.syntax import walk
 
 _MODULE_NAMES = frozenset(
     ("__name__", "__doc__", "__file__", "__builtins__", "__annotations__", "__package__", "__spec__", "__path__")
@@ -183,7 +184,8 @@ class Engine:
         names: Names,
         erased: frozenset[tuple[int, int]],
     ) -> Checked:
-        tree, became = self._convert(module, state, names)
+        nodes = walk(module)
+        tree, became = self._convert(module, nodes, state, names)
         if erased:
             erase_annotations(became, erased)
         self._resolve_imports(state)
@@ -194,7 +196,7 @@ class Engine:
         probes = append_probes(tree, names)
 
         semantic_analysis_for_scc(self._graph, [state.id], self._manager.errors)
-        if has_finally(module):
+        if has_finally(nodes):
             state.type_checker()._type_maps[0] = JoinedTypes()
         state.type_check_first_pass()
         while state.type_check_second_pass():
@@ -226,12 +228,12 @@ class Engine:
             imports=frozenset(state.dependencies_set),
         )
 
-    def _convert(self, module: ast.Module, state: State, names: Names) -> tuple[MypyFile, Became]:
+    def _convert(self, module: ast.Module, nodes: list[ast.AST], state: State, names: Names) -> tuple[MypyFile, Became]:
         errors = self._manager.errors
         state.options = self._options
         state.needs_parse = False
         tree, became = convert(module, state.id, state.xpath, self._options, errors)
-        open_none(module, names.deferred, became)
+        open_none(module, nodes, names.deferred, became)
         hide_modules(tree, self._own_modules)
         state.tree = tree
         state.semantic_analysis_pass1()
