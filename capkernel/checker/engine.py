@@ -115,18 +115,18 @@ class Engine:
         self._function_class = function
         self._warm.freeze()
 
-    def preload(self) -> bool:
-        """Load one more of the installed big libraries, so that no cell pays for it; False when none was left.
+    def preload(self) -> str:
+        """Load one more of the installed big libraries, so that no cell pays for it: its name, "" when none was left.
 
         Nothing that a check says changes: a cell that imports one earlier loads it itself.
         """
         left = [name for name in present_libraries() if name not in self._manager.modules]
         if not left:
-            return False
+            return ""
         self._warm.take_over()
         self._warm.load(left[:1])
         self._warm.freeze()
-        return left[0] in self._manager.modules  # one that cannot be loaded is not tried again
+        return left[0] if left[0] in self._manager.modules else ""  # one that cannot be loaded is not tried again
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

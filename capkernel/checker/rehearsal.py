@@ -8,7 +8,11 @@ Rule 1: it leaves nothing that a check could see. No cell has the number 0, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+AT_ONCE = 2  # texts that need no silence before them: a few milliseconds each, and every cell needs what they bring
+BRIEFLY_IDLE, IDLE = 0.05, 0.4  # seconds without a question before a short step, and before one of a library
 
 PLAIN = (
     "1 + 1",
@@ -70,7 +74,8 @@ print(secret, names)
     "print(never_bound)",
 )  # fmt: skip
 LIBRARIES = {
-    "numpy": """\
+    "numpy": (
+        """\
 import numpy as np
 array = np.linspace(0.0, 1.0, 50)
 more = np.sqrt(np.abs(array) + 1) * 2.0 - np.arange(50) / 3
@@ -79,31 +84,69 @@ grid = np.outer(array, more).reshape(-1, 2).T @ np.zeros((10, 3)) + np.random.de
 chosen = np.where(mask, more, 0)[mask][:3]
 float(chosen.sum()) + grid.shape[0] + np.array([[1, 2], [3, 4]]).max(axis=0).std()
 """,
-    "pandas": """\
+    ),
+    "pandas": (
+        """\
 import pandas as pd
 frame = pd.DataFrame({"a": [1, 2, 2, 3], "b": [0.5, 1.5, 2.5, 3.5]})
 more = frame.assign(c=frame["a"] * 2)
 more["d"] = more["b"].astype(float).fillna(0) + 1
-some = more[more["a"] > 1].loc[:, ["a", "b"]].merge(frame, on="a", how="left")
-means = some.groupby("a").agg({"b_x": "mean"}).reset_index().sort_values("a", ascending=False).head(3)
-more.apply(lambda row: row["a"], axis=1).value_counts(), means.describe()
+more.apply(lambda row: row["a"], axis=1).value_counts(), more.describe()
 """,
-    "matplotlib.pyplot": """\
+        """\
+import pandas as pd
+frame = pd.DataFrame({"a": [1, 2, 2, 3], "b": [0.5, 1.5, 2.5, 3.5]})
+some = frame[frame["a"] > 1].loc[:, ["a", "b"]].merge(frame, on="a", how="left")
+means = some.groupby("a").agg({"b_x": "mean"}).reset_index().sort_values("a", ascending=False).head(3)
+means.loc[means["a"] > 1, "b_x"], means.iloc[0]
+""",
+    ),
+    "matplotlib.pyplot": (
+        """\
 import matplotlib.pyplot as plt
 figure, axes = plt.subplots(1, 2, figsize=(8, 3))
 axes[0].plot([1, 2], [3, 4], label="x")
 plt.title("t")
 plt.show()
 """,
+    ),
 }
 
 
 class Judge(Protocol):
+    """A session of the checker."""
+
     def check(self, cell: int, text: str, /) -> object: ...
     def discard(self, cell: int, /) -> None: ...
 
 
-def rehearse(session: Judge, text: str) -> None:
-    """Judge one cell and forget it."""
-    session.check(0, text)
-    session.discard(0)
+class Rehearsal:
+    """One step at a time, so that a question never waits for more than one."""
+
+    def __init__(self, session: Judge, preload: Callable[[], str]) -> None:
+        """`preload` loads one more big library, and says which; "" when all are there."""
+        self._session = session
+        self._preload = preload
+        self._texts = list(PLAIN)
+        self._loading = True
+        self._steps = 0
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds without a question before the next step; None when nothing is left to do."""
+        if not self._texts and not self._loading:
+            return None
+        if self._steps < AT_ONCE:
+            return 0.0
+        return BRIEFLY_IDLE if self._steps < len(PLAIN) else IDLE
+
+    def step(self) -> None:
+        """Judge one cell and forget it, or load one library. Nothing to do is fine."""
+        self._steps += 1
+        if self._texts:
+            self._session.check(0, self._texts.pop(0))
+            self._session.discard(0)
+        elif self._loading:
+            name = self._preload()
+            self._loading = bool(name)
+            self._texts += LIBRARIES.get(name, ())

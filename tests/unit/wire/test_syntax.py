@@ -18,7 +18,8 @@ match point:
 async def f(a, /, b: int = 1, *args: str, c, d=2, **kw) -> int:
     async with x as y, z: yield await w
     global one, two
-    return {**kw, 'k': lambda: (n := 1)}, f"{a!r:>{b}}", a[1:2, ::3], not a @ b, a if b < c in d else [i async for i in e]
+    return {**kw, 'k': lambda: (n := 1)}, f"{a!r:>{b}}", a[1:2, ::3], not a @ b
+    a if b < c in d else [i async for i in e]
 try: pass
 except* (A, B) as error: raise error from None
 finally: del a.b, c[0]
