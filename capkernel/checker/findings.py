@@ -230,7 +230,11 @@ def _causes_first(found: list[Diagnostic]) -> list[Diagnostic]:
     ]  # fmt: skip
     # One line of the cell gets one line of each kind: ten ways of saying that two bases do not fit are one finding.
     first = {(diagnostic.span.line, diagnostic.code): diagnostic for diagnostic in sorted(kept, key=_order)[::-1]}
-    return sorted(errors, key=_order) + sorted(first.values(), key=_order)
+    # What is said at one place need not be said again at the next: the same words have the same cause.
+    said = {
+        (diagnostic.code, diagnostic.message): diagnostic for diagnostic in sorted(first.values(), key=_order)[::-1]
+    }
+    return sorted(errors, key=_order) + sorted(said.values(), key=_order)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from capkernel.diagnostics.model import Diagnostic
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 
 # ── kernel → checker ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -54,13 +54,15 @@ class Started(msgspec.Struct, tag="started", frozen=True):
 
 
 class Accepted(msgspec.Struct, tag="accepted", frozen=True):
-    """May run. `warnings` are shown and change nothing. `names` are the names the cell can bind, with their types."""
+    """May run. `warnings` are shown and change nothing; `more` were found than are listed. `names` are
+    the names the cell can bind, with their types."""
 
     cell: int
     plan: Plan
     warnings: tuple[Diagnostic, ...] = ()
     names: dict[str, str] = {}
     last_type: str = ""  # of the last expression, "" when the cell ends otherwise
+    more: int = 0
 
 
 class Rejected(msgspec.Struct, tag="rejected", frozen=True):

@@ -27,10 +27,13 @@ from capkernel.checker.scan import scan
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.codekey import cell_filename
-from capkernel.wire.local_modules import NO_NAMES, LocalNames, Problem, rename
+from capkernel.wire.local_imports import Problem
+from capkernel.wire.local_names import NO_NAMES, LocalNames
+from capkernel.wire.local_renaming import rename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024
+MOST_WARNINGS = 10  # of one cell; the rest is counted
 _TEXTS_KEPT = 64
 _NAMES_KEPT = 500
 
@@ -122,7 +125,7 @@ class CheckerSession:
         if isinstance(verdict, Rejected):
             return len(verdict.diagnostics), 0
         self.discard(cell)
-        return 0, len(verdict.warnings)
+        return 0, len(verdict.warnings) + verdict.more
 
     def _judge(self, cell: int, text: str, module: ast.Module) -> Accepted | Rejected:
         comments = comments_of(text)
@@ -146,7 +149,9 @@ class CheckerSession:
             raise
         self._accepted[cell] = (checked, verdict.facts)
         names = {name: self._engine.describe_binding(binding) for name, binding in checked.names.items()}
-        return Accepted(cell, verdict.plan, tuple(said), names, self._engine.describe(checked.last_type))
+        last_type = self._engine.describe(checked.last_type)
+        more = max(len(said) - MOST_WARNINGS, 0)
+        return Accepted(cell, verdict.plan, tuple(said[:MOST_WARNINGS]), names, last_type, more)
 
     def commit(self, cell: int, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False) -> None:
         """The accepted cell ran. Raises KeyError for a cell that was not accepted."""

@@ -34,7 +34,7 @@ from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
 
 _GRACE_SECONDS = 5.0
@@ -119,8 +119,7 @@ class Pipeline:
             if stopped is not None:
                 return stopped
             cell.names = self._modules.names()
-            more = () if cell.names is NO_NAMES else (cell.names,)
-            verdict = await checker.check(cell.number, cell.text, *more)
+            verdict = await checker.check(cell.number, cell.text, cell.names)
         except NotReady as problem:
             return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         except _Interrupted:
@@ -243,7 +242,7 @@ class Pipeline:
         if cell.authority and not cell.silent:
             cell.publish(line_output(cell.authority))
         if not cell.silent:
-            self._warn(cell, verdict.warnings)
+            self._warn(cell, verdict.warnings, verdict.more)
         broker = self._supervisor.broker
         broker.open_cell(cell.number, verdict.plan)
         self.running = cell
@@ -291,7 +290,8 @@ class Pipeline:
         try:
             worker, checker = await self._ready(cell)
             await self.settle()
-            verdict = await checker.check(number, text)
+            names = self._modules.names()
+            verdict = await checker.check(number, text, names)
         except NotReady as why:
             return failure("NotEvaluated", str(why))
         except _Interrupted:
@@ -307,7 +307,7 @@ class Pipeline:
         broker.open_cell(number, verdict.plan)
         self.running = cell
         try:
-            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks))
+            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks, names))
         except WorkerDied as death:
             return failure("WorkerDied", self._obituary(worker, str(death), "while an expression was evaluated"))
         finally:
@@ -360,19 +360,20 @@ class Pipeline:
             "user_expressions": {}, "payload": [],
         }  # fmt: skip
 
-    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...]) -> None:
-        """Show a few lines; nothing that this very text was already warned of."""
+    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...], more: int) -> None:
+        """Show a few lines; nothing that this very text was already warned of. `more` were found than are listed."""
         warnings = tuple(warning for warning in warnings if self._is_news(cell.text, warning))
         if not warnings:
             return
         lines = [self._modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
-        if len(warnings) > _WARNINGS_SHOWN:
-            lines.append(f"... and {_count(len(warnings) - _WARNINGS_SHOWN, 'more warning')}")
+        rest = max(len(warnings) - _WARNINGS_SHOWN, 0) + more
+        if rest:
+            lines.append(f"... and {_count(rest, 'more warning')}")
         bundle = {
             "text/plain": "\n".join(lines),
-            "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
-            f"{self._modules.named(render_html(warnings, self._sources))}</details>",
-            MIME_TYPE: to_json(warnings),
+            "text/html": f"<details><summary>{_count(len(warnings) + more, 'warning')} of the checker</summary>"
+            f"{self._modules.named(render_html(warnings, self._sources, more))}</details>",
+            MIME_TYPE: to_json(warnings, more),
         }
         cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
 
