@@ -239,6 +239,8 @@ class Functions(Expressions):
 
     def finalize(self, node: ast.AST) -> None:
         """At the end of a block the objects made in it may be finalized, with what they hold."""
+        if not self.heap.instances:
+            return
         sites: Value = frozenset(site for site in self.heap.contents if site.node in self.heap.instances)
         self._run_hooks(node, sites, lambda name: name == "__del__")
 
