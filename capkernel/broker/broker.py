@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.captured import require_types
@@ -89,9 +89,8 @@ class Broker:
         rules = PathRules(policy)
         excluded = Exclusions.ambient(policy.source) if exclusions is None else exclusions
         self._index = ClassifiedIndex(rules, lambda: [os.path.realpath(root) for root in policy.root_paths()])
-        self._files = FileEffects(
-            policy, os.path.realpath(base_dir), rules, Places(rules, excluded, self._index), audit
-        )
+        self._places = Places(rules, excluded, self._index, hide_names=policy.files.hide_classified_names)
+        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit)
         self._sink = ClassifiedFiles(policy, vault, audit)
         self._vault = vault
         self._audit = audit
@@ -128,6 +127,7 @@ class Broker:
         if self.secure_output is not None:
             self.secure_output.begin_cell()
         self._index.begin_cell()
+        self._places.begin_cell()
         self._table.begin(cell)
         self._cell = _Cell(cell, plan)
         try:
@@ -400,22 +400,28 @@ class Broker:
         fd, origin = await run_whole(lambda: self._files.open_for_vault(file, cell.number))
         try:
             handle = self._secrets.mint()
+            kind: Literal["str", "bytes"] = "str" if method == "read_classified" else "bytes"
             try:
-                self._vault.fill(handle, fd, "str" if method == "read_classified" else "bytes", origin)
+                if fd is None:
+                    self._vault.spoil(handle, "there is no such file", origin, text=kind == "str")
+                else:
+                    self._vault.fill(handle, fd, kind, origin)
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
             self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
             return handle
         finally:
-            os.close(fd)
+            if fd is not None:
+                os.close(fd)
 
     async def _write_classified(self, file: FileHandle, secret: str, cell: _Cell) -> None:
         self._secrets.require(secret)
         self._sink.count()
         sinks = cell.plan.sinks
         reservation = await run_whole(lambda: self._files.reserve_classified(file, self._sink, sinks, cell.number))
-        self._sink.start(reservation, secret)
+        if reservation is not None:
+            self._sink.start(reservation, secret)
 
     def _path_of(self, effect: Invoke) -> str:
         target = self._table.find(effect.handle).target

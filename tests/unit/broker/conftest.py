@@ -36,6 +36,7 @@ class RecordingVault:
         self.fills: list[tuple[str, bytes, str, str]] = []
         self.maps: list[tuple[str, str, FunctionBundle, bytes, bool]] = []
         self.spoils: list[tuple[str, str]] = []
+        self.spoiled_origins: list[str] = []
         self.zips: list[tuple[str, str, str]] = []
         self.writes: list[tuple[str, int, int]] = []  # handle, links of the file when it was written, limit
         self.content: dict[str, bytes] = {}
@@ -55,9 +56,10 @@ class RecordingVault:
         self._count()
         self.maps.append((new, source, bundle, captured, flat))
 
-    def spoil(self, new: str, reason: str) -> None:
+    def spoil(self, new: str, reason: str, origin: str = "", *, text: bool = False) -> None:
         self._count()
         self.spoils.append((new, reason))
+        self.spoiled_origins.append(origin)
 
     def zip(self, new: str, left: str, right: str) -> None:
         self._count()
