@@ -36,7 +36,6 @@ from capkernel.wire.frames import MAX_BLOB
 
 MAX_READ: Final = MAX_BLOB
 MAX_FILES: Final = 10_000  # of one read of many
-_CHUNK: Final = 1 << 20
 
 
 class FileEffects:
@@ -145,21 +144,18 @@ class FileEffects:
         """The content of a plain regular file, at most MAX_READ bytes."""
         with self._at(handle, "files.read", cell) as place:
             self._allow(place, "files.read", cell, self._plain(place, "its content is not given"))
-            if self._regular(place).st_size > MAX_READ:
+            size = self._regular(place).st_size
+            if size > MAX_READ:
                 raise self._too_large(handle)
             assert place.fd is not None
             fd = reopen(place.fd, os.O_RDONLY)
             try:
-                parts: list[bytes] = []
-                total = 0
-                while chunk := os.read(fd, _CHUNK):
-                    total += len(chunk)
-                    if total > MAX_READ:
-                        raise self._too_large(handle)
-                    parts.append(chunk)
-                return b"".join(parts)
+                content = trees.whole(fd, size, MAX_READ)
             finally:
                 os.close(fd)
+            if content is None:
+                raise self._too_large(handle)
+            return content
 
     def open_to_read(self, handle: FileHandle, cell: int) -> OpenFile:
         """A plain regular file, held open."""
@@ -176,7 +172,7 @@ class FileEffects:
             self._allow(top, "files.grep", cell, self._plain(top, "its files are not searched"))
         prefix = "" if handle.path == "." else handle.path + "/"
         for path in paths[:MAX_FILES]:
-            if not path.startswith(prefix) or path == "." or lexical(path) != path or checked_path(path) != path:
+            if not path.startswith(prefix) or not trees.TIDY.fullmatch(path):
                 raise EffectError("ValueError", "a file to search is below the directory that is searched")
         with handle.scope.borrow() as root:
             sizes, parts = trees.read_many(self._places, handle.scope, root, paths[:MAX_FILES])

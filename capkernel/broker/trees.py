@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,8 @@ MAX_CHARACTERS: Final = 4 * 1024 * 1024
 MAX_DEPTH: Final = 100
 _AT_ONCE: Final = 10_000
 _CHUNK: Final = 1 << 20
+TIDY: Final = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]+(?:/(?!\.\.?(?:/|\Z))[^/\0]+)*")
+"""A relative path without empty parts, `.` and `..`."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 MAX_BATCH: Final = 16 * 1024 * 1024
 """Bytes of the files in one answer."""
@@ -38,19 +41,19 @@ class Entry(NamedTuple):
     is_file: bool
 
 
-class _Found(NamedTuple):
-    name: str
-    kind: int
-    is_link: bool
-    classified: bool
+_Found = tuple[str, int, bool, bool]
+"""Name, type, whether it is a link, whether it is classified. A plain tuple: there are many, and walks are measured."""
 
 
 @dataclass
 class _Directory:
+    """`entries`, sorted; those from `done` on are not listed yet."""
+
     fd: int
     canonical: str
     prefix: str
-    entries: Iterator[_Found]
+    entries: list[_Found]
+    done: int = 0
 
 
 def children(places: Places, root: int, place: Place, path: str) -> list[str]:
@@ -59,7 +62,7 @@ def children(places: Places, root: int, place: Place, path: str) -> list[str]:
     fd = reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)
     try:
         prefix = "" if path == "." else path + "/"
-        found = [prefix + entry.name for entry in _entries(places, root, fd, place.canonical, prefix)]
+        found = [prefix + name for name, *_ in _entries(places, root, fd, place.canonical, prefix)]
     finally:
         os.close(fd)
     if sum(map(len, found)) > MAX_CHARACTERS:
@@ -74,50 +77,65 @@ def walk(places: Places, scope: FileScope, root: int, place: Place, path: str) -
     characters = 0
     assert place.fd is not None
     top = reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)
-    waiting: list[_Directory] = [_Directory(top, place.canonical, "" if path == "." else path + "/", iter(()))]
+    waiting: list[_Directory] = [_Directory(top, place.canonical, "" if path == "." else path + "/", [])]
     try:
-        waiting[0].entries = iter(_entries(places, root, top, place.canonical, waiting[0].prefix))
+        waiting[0].entries = _entries(places, root, top, place.canonical, waiting[0].prefix)
         while waiting:
             current = waiting[-1]
             prefix = current.prefix
-            for name, kind, is_link, classified in current.entries:
-                characters += len(prefix) + len(name)
-                found.append(Entry(prefix + name, kind == stat.S_IFREG and not classified))
-                if kind == stat.S_IFDIR and not is_link and not classified:
-                    scope.require()
-                    if len(waiting) >= MAX_DEPTH:
-                        raise _too_many(path)
-                    following = _open_directory(current.fd, name)
-                    if following is not None:
-                        canonical = f"{current.canonical.rstrip('/')}/{name}"
-                        waiting.append(_Directory(following, canonical, f"{prefix}{name}/", iter(())))
-                        entries = _entries(places, root, following, canonical, waiting[-1].prefix)
-                        waiting[-1].entries = iter(entries)
-                        break
-            else:
-                os.close(waiting.pop().fd)
+            entries, start = current.entries, current.done
+            following = next((at for at in range(start, len(entries)) if _is_open(entries[at])), None)
+            current.done = len(entries) if following is None else following + 1
+            listed = entries[start : current.done] if start or following is not None else entries
+            found += [Entry(prefix + name, kind == stat.S_IFREG and not secret) for name, kind, _, secret in listed]
+            characters += len(prefix) * len(listed) + sum([len(name) for name, *_ in listed])
             if len(found) > MAX_ENTRIES or characters > MAX_CHARACTERS:
                 raise _too_many(path)
+            if following is None:
+                os.close(waiting.pop().fd)
+                continue
+            scope.require()
+            if len(waiting) >= MAX_DEPTH:
+                raise _too_many(path)
+            name = entries[following][0]
+            fd = _open_directory(current.fd, name)
+            if fd is not None:
+                waiting.append(_Directory(fd, f"{current.canonical.rstrip('/')}/{name}", f"{prefix}{name}/", []))
+                waiting[-1].entries = _entries(places, root, fd, waiting[-1].canonical, waiting[-1].prefix)
         return found
     finally:
         for held in waiting:
             os.close(held.fd)
 
 
+def _is_open(entry: _Found) -> bool:
+    """Whether a walk enters it."""
+    return entry[1] == stat.S_IFDIR and not entry[2] and not entry[3]
+
+
 def _entries(places: Places, root: int, fd: int, canonical: str, prefix: str) -> list[_Found]:
     """What a cell is told of the entries of an opened directory, sorted by name."""
     found: list[_Found] = []
+
+    def one(entry: os.DirEntry[str]) -> _Found | None:
+        name = entry.name
+        if name in judged.left_out:
+            return None
+        is_link = entry.is_symlink()
+        kind = _of_link(places, root, prefix + name) if is_link else _kind(entry)
+        return None if kind is None else (name, kind, is_link, name in judged.classified)
+
     with os.scandir(fd) as listing:
         while batch := list(islice(listing, _AT_ONCE)):
             judged = places.listed(canonical, fd, batch)
-            for entry in batch:
-                name = entry.name
-                if name in judged.left_out:
-                    continue
-                is_link = entry.is_symlink()
-                kind = _of_link(places, root, prefix + name) if is_link else _kind(entry)
-                if kind is not None:
-                    found.append(_Found(name, kind, is_link, name in judged.classified))
+            if judged.left_out or judged.classified:
+                told = [one(entry) for entry in batch]
+            else:
+                told = [
+                    (entry.name, stat.S_IFREG, False, False) if entry.is_file(follow_symlinks=False) else one(entry)
+                    for entry in batch
+                ]
+            found += [entry for entry in told if entry is not None]
             # Counted after what is left out: how many hidden names there are must not show.
             if len(found) > MAX_ENTRIES:
                 raise _too_many(prefix.rstrip("/") or ".")
@@ -126,9 +144,9 @@ def _entries(places: Places, root: int, fd: int, canonical: str, prefix: str) ->
 
 
 def _kind(entry: os.DirEntry[str]) -> int:
-    if entry.is_file(follow_symlinks=False):
-        return stat.S_IFREG
-    return stat.S_IFDIR if entry.is_dir(follow_symlinks=False) else stat.S_IFIFO
+    if entry.is_dir(follow_symlinks=False):
+        return stat.S_IFDIR
+    return stat.S_IFREG if entry.is_file(follow_symlinks=False) else stat.S_IFIFO
 
 
 def _of_link(places: Places, root: int, path: str) -> int | None:
@@ -210,7 +228,7 @@ def _folder(places: Places, root: int, folder: str, paths: Sequence[str]) -> Ite
                     seen = os.stat(name, dir_fd=base, follow_symlinks=False)
                     if places.is_plain_file(seen, device):
                         # Without following a link: still an entry of the judged directory.
-                        return _content(os.open(name, _READ | os.O_NOFOLLOW, dir_fd=base), places, device)
+                        return _content(os.open(name, _READ | os.O_NOFOLLOW, dir_fd=base), seen)
                 except OSError:
                     return None
             return _content_of(places, root, path)
@@ -222,23 +240,23 @@ def _nothing(_path: str) -> None:
     return None
 
 
-def _content(fd: int, places: Places, device: int) -> bytes | None:
-    """The content of an opened file, which is closed."""
+def _content(fd: int, judged: os.stat_result) -> bytes | None:
+    """The content of an opened file, which is closed; None when it is not the one that was judged."""
     try:
         found = os.fstat(fd)
-        # Looked at again: a file that was put under the name since is none that was judged.
-        if not places.is_plain_file(found, device) or found.st_size > MAX_BATCH:
+        if (found.st_ino, found.st_dev, found.st_nlink) != (judged.st_ino, judged.st_dev, judged.st_nlink):
             return None
-        return _whole(fd, found.st_size)
+        return None if found.st_size > MAX_BATCH else whole(fd, found.st_size)
     finally:
         os.close(fd)
 
 
-def _whole(fd: int, size: int) -> bytes | None:
-    content = os.read(fd, size + 1)
-    while len(content) != size and len(content) <= MAX_BATCH and (more := os.read(fd, _CHUNK)):
+def whole(fd: int, size: int, most: int = MAX_BATCH) -> bytes | None:
+    """What a regular file of about `size` bytes holds; None when that is more than `most`."""
+    content = os.read(fd, size + 1)  # in one piece: no other way copies as little
+    while len(content) != size and len(content) <= most and (more := os.read(fd, _CHUNK)):
         content += more
-    return content if len(content) <= MAX_BATCH else None
+    return content if len(content) <= most else None
 
 
 def _content_of(places: Places, root: int, path: str) -> bytes | None:
@@ -252,7 +270,7 @@ def _content_of(places: Places, root: int, path: str) -> bytes | None:
                 return None
             fd = reopen(place.fd, os.O_RDONLY)
             try:
-                return _whole(fd, place.status.st_size)
+                return whole(fd, place.status.st_size)
             finally:
                 os.close(fd)
     except (OSError, Escape):
