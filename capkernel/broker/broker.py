@@ -277,7 +277,7 @@ class Broker:
             return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
         if effect.method == "walk":
             walked = await run_whole(lambda: self._files.walk(target, cell.number))
-            files = [FileHandle(target.scope, entry.path) for entry in walked]
+            files = [FileHandle(target.scope, path) for path in walked.paths]
             return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
         if effect.method == "open_read":
             return await self._open_to_read(grant.scope, target, cell)
@@ -353,7 +353,8 @@ class Broker:
         return None, b""
 
     def _files_below(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
-        return [entry.path for entry in self._files.walk(file, cell.number) if entry.is_file], b""
+        walked = self._files.walk(file, cell.number)
+        return [path for path in walked.paths if path not in walked.others], b""
 
     async def _attenuate(self, scope: str, target: FileScope, effect: Invoke, cell: _Cell) -> str:
         path = effect.path if effect.method == "subtree" else None

@@ -122,7 +122,7 @@ class FileEffects:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             return trees.children(self._places, root, place, handle.path)
 
-    def walk(self, handle: FileHandle, cell: int) -> list[trees.Entry]:
+    def walk(self, handle: FileHandle, cell: int) -> trees.Walked:
         """Everything below a directory, sorted; see `trees` for what is left out."""
         with handle.scope.borrow() as root, self._at(handle, "files.walk", cell) as place:
             self._allow(place, "files.walk", cell, self._plain(place, "its files are not listed"))

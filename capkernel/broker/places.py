@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from capkernel.broker.confine import Escape, canonical_path, lexical, open_beneath
 from capkernel.broker.failures import revoked
@@ -102,8 +103,7 @@ class Place:
     unseen: bool = False  # a classified name that nobody looked for, so nothing here tells whether it is there
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(NamedTuple):
     """Of the entries of one directory: names that no cell is told of, and names that are classified."""
 
     left_out: set[str]

@@ -34,25 +34,32 @@ MAX_BATCH: Final = 16 * 1024 * 1024
 """Bytes of the files in one answer."""
 
 
-class Entry(NamedTuple):
-    """path: relative to the root. is_file: a regular file, or a link to one, that is not classified."""
+class Walked(NamedTuple):
+    """paths: relative to the root. others: those that are no regular file or link to one, or classified."""
 
-    path: str
-    is_file: bool
+    paths: list[str]
+    others: set[str]
 
 
-_Found = tuple[str, int, bool, bool]
-"""Name, type, whether it is a link, whether it is classified. A plain tuple: there are many, and walks are measured."""
+class _Other(NamedTuple):
+    """An entry that is more than a plain regular file."""
+
+    kind: int
+    is_link: bool
+    classified: bool
 
 
 @dataclass
 class _Directory:
-    """`entries`, sorted; those from `done` on are not listed yet."""
+    """names: sorted. enters: the positions of those that a walk enters, the next one last. done: names before it are
+    listed. Lists of str and few objects: a walk has many entries, and the collector counts objects."""
 
     fd: int
     canonical: str
     prefix: str
-    entries: list[_Found]
+    names: list[str]
+    others: dict[str, _Other]
+    enters: list[int]
     done: int = 0
 
 
@@ -61,86 +68,88 @@ def children(places: Places, root: int, place: Place, path: str) -> list[str]:
     assert place.fd is not None
     fd = reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        prefix = "" if path == "." else path + "/"
-        found = [prefix + name for name, *_ in _entries(places, root, fd, place.canonical, prefix)]
+        directory = _listed(places, root, fd, place.canonical, "" if path == "." else path + "/")
     finally:
         os.close(fd)
+    found = [directory.prefix + name for name in directory.names]
     if sum(map(len, found)) > MAX_CHARACTERS:
         raise _too_many(path)
     return found
 
 
-def walk(places: Places, scope: FileScope, root: int, place: Place, path: str) -> list[Entry]:
+def walk(places: Places, scope: FileScope, root: int, place: Place, path: str) -> Walked:
     """Everything below the directory `place` (judged), which the cell calls `path`: sorted, a directory before what is
     in it."""
-    found: list[Entry] = []
+    found = Walked([], set())
     characters = 0
     assert place.fd is not None
-    top = reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)
-    waiting: list[_Directory] = [_Directory(top, place.canonical, "" if path == "." else path + "/", [])]
+    held = [reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)]
     try:
-        waiting[0].entries = _entries(places, root, top, place.canonical, waiting[0].prefix)
+        waiting = [_listed(places, root, held[0], place.canonical, "" if path == "." else path + "/")]
         while waiting:
             current = waiting[-1]
-            prefix = current.prefix
-            entries, start = current.entries, current.done
-            following = next((at for at in range(start, len(entries)) if _is_open(entries[at])), None)
-            current.done = len(entries) if following is None else following + 1
-            listed = entries[start : current.done] if start or following is not None else entries
-            found += [Entry(prefix + name, kind == stat.S_IFREG and not secret) for name, kind, _, secret in listed]
-            characters += len(prefix) * len(listed) + sum([len(name) for name, *_ in listed])
-            if len(found) > MAX_ENTRIES or characters > MAX_CHARACTERS:
+            prefix, start = current.prefix, current.done
+            following = current.enters.pop() if current.enters else None
+            current.done = len(current.names) if following is None else following + 1
+            names = current.names[start : current.done]
+            found.paths.extend([prefix + name for name in names])
+            characters += len(prefix) * len(names) + sum(map(len, names))
+            if not start:
+                found.others.update(
+                    prefix + name for name, other in current.others.items() if other.classified or not _is_file(other)
+                )
+            if len(found.paths) > MAX_ENTRIES or characters > MAX_CHARACTERS:
                 raise _too_many(path)
             if following is None:
-                os.close(waiting.pop().fd)
+                waiting.pop()
+                os.close(held.pop())
                 continue
             scope.require()
             if len(waiting) >= MAX_DEPTH:
                 raise _too_many(path)
-            name = entries[following][0]
+            name = current.names[following]
             fd = _open_directory(current.fd, name)
             if fd is not None:
-                waiting.append(_Directory(fd, f"{current.canonical.rstrip('/')}/{name}", f"{prefix}{name}/", []))
-                waiting[-1].entries = _entries(places, root, fd, waiting[-1].canonical, waiting[-1].prefix)
+                held.append(fd)
+                waiting.append(_listed(places, root, fd, f"{current.canonical.rstrip('/')}/{name}", f"{prefix}{name}/"))
         return found
     finally:
-        for held in waiting:
-            os.close(held.fd)
+        for fd in held:
+            os.close(fd)
 
 
-def _is_open(entry: _Found) -> bool:
-    """Whether a walk enters it."""
-    return entry[1] == stat.S_IFDIR and not entry[2] and not entry[3]
+def _is_file(other: _Other) -> bool:
+    return other.kind == stat.S_IFREG
 
 
-def _entries(places: Places, root: int, fd: int, canonical: str, prefix: str) -> list[_Found]:
-    """What a cell is told of the entries of an opened directory, sorted by name."""
-    found: list[_Found] = []
+def _is_entered(other: _Other) -> bool:
+    return other.kind == stat.S_IFDIR and not other.is_link and not other.classified
 
-    def one(entry: os.DirEntry[str]) -> _Found | None:
-        name = entry.name
-        if name in judged.left_out:
-            return None
-        is_link = entry.is_symlink()
-        kind = _of_link(places, root, prefix + name) if is_link else _kind(entry)
-        return None if kind is None else (name, kind, is_link, name in judged.classified)
 
+def _listed(places: Places, root: int, fd: int, canonical: str, prefix: str) -> _Directory:
+    """What a cell is told of an opened directory."""
+    names: list[str] = []
+    others: dict[str, _Other] = {}
     with os.scandir(fd) as listing:
         while batch := list(islice(listing, _AT_ONCE)):
-            judged = places.listed(canonical, fd, batch)
-            if judged.left_out or judged.classified:
-                told = [one(entry) for entry in batch]
-            else:
-                told = [
-                    (entry.name, stat.S_IFREG, False, False) if entry.is_file(follow_symlinks=False) else one(entry)
-                    for entry in batch
-                ]
-            found += [entry for entry in told if entry is not None]
+            left_out, classified = places.listed(canonical, fd, batch)
+            for entry in batch:
+                name = entry.name
+                if (entry.is_file(follow_symlinks=False) and name not in classified) or name in left_out:
+                    continue
+                kind = _of_link(places, root, prefix + name) if entry.is_symlink() else _kind(entry)
+                if kind is None:
+                    left_out.add(name)
+                else:
+                    others[name] = _Other(kind, entry.is_symlink(), name in classified)
+            names += [entry.name for entry in batch if entry.name not in left_out]
             # Counted after what is left out: how many hidden names there are must not show.
-            if len(found) > MAX_ENTRIES:
+            if len(names) > MAX_ENTRIES:
                 raise _too_many(prefix.rstrip("/") or ".")
-    found.sort()
-    return found
+    names.sort()
+    entered = {name for name, other in others.items() if _is_entered(other)}
+    enters = [at for at, name in enumerate(names) if name in entered] if entered else []
+    return _Directory(fd, canonical, prefix, names, others, enters[::-1])
 
 
 def _kind(entry: os.DirEntry[str]) -> int:

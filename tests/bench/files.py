@@ -1,8 +1,8 @@
 """What files cost through the broker, against plain Python on the same files. Paired runs, medians.
 
 read_1k_us: one `read_bytes` of 1 KB from the call to its answer, in the broker. ratio_10m: 10 MB over a socket pair, as
-frames, against reading the file. ratio_walk, ratio_grep: 10 000 files, listed and searched as `api.files` does; the walk
-against the list of the same paths from `os.walk`.
+frames, against reading the file. ratio_walk, ratio_grep: 10 000 files, listed and searched as `api.files` does; the
+walk against the list of the same paths from `os.walk`.
 """
 
 from __future__ import annotations
