@@ -70,6 +70,10 @@ def test_the_ways_to_import(kernel: LiveKernel) -> None:
     assert kernel.run("import pkg\npkg.start(), pkg.VERSION").text == "(42, '1')"
     assert kernel.run("from pkg.sub import deep\nimport pkg.core\ndeep.value(), pkg.core.start()").text == "(41, 42)"
     assert kernel.run("from helpers import *\nclean(' a ')").text == "'a'"
+    reply = kernel.run("3", user_expressions={"n": "scaled(3) + utils.SCALE", "gone": "utils.nothing"}).reply
+    beside = reply["user_expressions"]
+    assert beside["n"]["data"] == {"text/plain": "12"}
+    assert beside["gone"]["ename"] == "CellRefused"
     assert kernel.run("scaled = scaled(2)\nscaled").text == "6", "a name is a name: it can be bound anew"
     assert kernel.run("scaled + 1").text == "7"
 
