@@ -362,7 +362,7 @@ class Broker:
         return self._keep(scope, made, cell)
 
     async def _open_to_read(self, scope: str, file: FileHandle, cell: _Cell) -> tuple[Any, bytes]:
-        """The first piece, and a handle for more unless that was all."""
+        """The first piece, the size, and a handle for the rest unless that was all."""
         if file.scope.open_files >= MAX_OPEN:
             raise denied(f"more than {MAX_OPEN} files open at once: close some of them")
         opened = await run_whole(lambda: self._files.open_to_read(file, cell.number))
@@ -373,9 +373,9 @@ class Broker:
             raise
         if len(piece) < PIECE:
             opened.end()
-            return "", piece
+            return ["", len(piece)], piece
         file.scope.open_files += 1
-        return self._keep(scope, opened, cell), piece
+        return [self._keep(scope, opened, cell), opened.size], piece
 
     async def _read_on(self, file: OpenFile, effect: Invoke) -> tuple[Any, bytes]:
         if effect.method == "close":
@@ -383,9 +383,9 @@ class Broker:
                 _end([closed])
                 file.scope.open_files -= 1
             return None, b""
-        if effect.method != "next":
+        if effect.method != "piece":
             raise _no_method("file", effect.method)
-        return None, await run_whole(file.piece)
+        return None, await run_whole(lambda: file.piece(effect.offset))
 
     def _keep(self, scope: str, target: FileScope | OpenFile, cell: _Cell) -> str:
         """A handle for what holds a descriptor, which is closed when there can be none."""

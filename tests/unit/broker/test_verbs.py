@@ -113,31 +113,36 @@ def test_an_open_file_is_the_one_that_was_opened(session: Session, tree: Path) -
     (tree / "big").write_bytes(b"a" * PIECE + b"b")
     (tree / "other").write_bytes(b"x" * 10)
     scope = session.open()
-    handle, first = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
+    (handle, size), first = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
     os.replace(tree / "other", tree / "big")
-    assert first == b"a" * PIECE
-    assert session.result(Invoke(handle, "next"))[1] == b"b"
-    assert session.result(Invoke(handle, "next"))[1] == b""
+    assert (first, size) == (b"a" * PIECE, PIECE + 1)
+    assert session.result(Invoke(handle, "piece", offset=PIECE))[1] == b"b"
+    assert session.result(Invoke(handle, "piece", offset=PIECE - 1))[1] == b"ab"
+    for behind in (PIECE + 1, 2**62 - 1):
+        assert session.result(Invoke(handle, "piece", offset=behind))[1] == b""
+    for no_place in (-1, 2**62):
+        with pytest.raises(ValueError, match="a place in a file"):
+            session.result(Invoke(handle, "piece", offset=no_place))
     session.result(Invoke(handle, "close"))
     with pytest.raises(CapabilityRevoked):
-        session.result(Invoke(handle, "next"))
+        session.result(Invoke(handle, "piece"))
 
 
 def test_an_open_file_ends_with_its_block(session: Session, tree: Path) -> None:
     (tree / "big").write_bytes(b"a" * (PIECE + 1))
     scope = session.open()
-    handle, _ = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
+    (handle, _size), _ = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
     before = len(os.listdir("/proc/self/fd"))
     session.close_scope(scope)
     assert len(os.listdir("/proc/self/fd")) == before - 2  # the root and the file
     with pytest.raises(CapabilityRevoked):
-        session.result(Invoke(handle, "next"))
+        session.result(Invoke(handle, "piece"))
 
 
 def test_open_files_are_bounded(session: Session, tree: Path) -> None:
     (tree / "big").write_bytes(b"a" * (PIECE + 1))
     entry = session.access(session.open(), "t/big")
-    handles = [session.result(Invoke(entry, "open_read"))[0] for _ in range(64)]
+    handles = [session.result(Invoke(entry, "open_read"))[0][0] for _ in range(64)]
     with pytest.raises(CapabilityDenied, match="64 files open"):
         session.result(Invoke(entry, "open_read"))
     session.result(Invoke(handles[0], "close"))
