@@ -84,6 +84,8 @@ def test_its_functions_are_judged_like_those_of_cells(kernel: LiveKernel) -> Non
     )
     assert ran.ok, ran.everything
     assert "Classified[str]" in ran.text
+    made = kernel.run("from utils import Point\nclassify(3).map(lambda n: Point(n))").text
+    assert "Classified[Point](***)" in made
     assert kernel.run("secret.map(noisy)").codes == ["impure-map"]
     assert kernel.run("secret.map(lambda text: utils.tidy(text).upper())").ok
     assert kernel.run("secret.map(lambda text: utils.noisy(text))").codes == ["impure-map"]
