@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.captured import require_types
-from capkernel.broker.classified_files import ClassifiedFiles
+from capkernel.broker.classified_files import LIMIT_BYTES, ClassifiedFiles
 from capkernel.broker.classified_handles import ClassifiedHandles
 from capkernel.broker.failures import EffectError, denied, revoked
 from capkernel.broker.files import FileEffects, in_words_of_cell
@@ -32,6 +32,7 @@ from capkernel.broker.ledger import Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
+from capkernel.broker.room import SECRET_BYTES, Room
 from capkernel.broker.secure_output import SecureOutput
 from capkernel.broker.threads import in_background, run_whole
 from capkernel.policy.excluded import Exclusions
@@ -84,14 +85,16 @@ class Broker:
         vault: VaultPort,
         audit: AuditLog,
         exclusions: Exclusions | None = None,
+        room: Room | None = None,
     ) -> None:
-        """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given."""
+        """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given. room: of a
+        root in memory, which is the only one then."""
         rules = PathRules(policy)
         excluded = Exclusions.ambient(policy.source) if exclusions is None else exclusions
         self._index = ClassifiedIndex(rules, lambda: [os.path.realpath(root) for root in policy.root_paths()])
         self._places = Places(rules, excluded, self._index, hide_names=policy.files.hide_classified_names)
-        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit)
-        self._sink = ClassifiedFiles(policy, vault, audit)
+        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit, room)
+        self._sink = ClassifiedFiles(policy, vault, audit, LIMIT_BYTES if room is None else SECRET_BYTES)
         self._vault = vault
         self._audit = audit
         self._table: HandleTable[Target] = HandleTable()
@@ -99,6 +102,7 @@ class Broker:
         self._secrets = ClassifiedHandles()
         self.ledger = Ledger()
         self.secure_output: SecureOutput | None = None  # set before the first cell
+        self.at_end: list[Callable[[], None]] = []  # blocking steps of `close`
         self._cell: _Cell | None = None
         self._running = 0  # effects that are being done, of whatever cell
         self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
@@ -164,8 +168,8 @@ class Broker:
         if self.secure_output is not None:
             waiting.append(self.secure_output.settle(SETTLE_SECONDS))
         await asyncio.gather(*waiting)
-        closing = asyncio.ensure_future(run_whole(self._audit.close))
-        await asyncio.wait({closing}, timeout=GIVE_UP_SECONDS)
+        closing = [asyncio.ensure_future(run_whole(step)) for step in (self._audit.close, *self.at_end)]
+        await asyncio.wait(closing, timeout=GIVE_UP_SECONDS)
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         """For the person: the running cell or None, what its plan lets it ask for, how many handles it holds now."""

@@ -28,6 +28,7 @@ from capkernel.broker.confine import (
 from capkernel.broker.failures import EffectError, denied, os_failure
 from capkernel.broker.opened import OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Place, Places
+from capkernel.broker.room import Room
 from capkernel.broker.roots import Roots
 from capkernel.policy.decision import ALLOWED, Decision, Denied
 from capkernel.policy.model import Policy
@@ -44,9 +45,13 @@ class FileEffects:
     Methods raise EffectError, OSError (turned into the cell's words by the broker) or AuditUnavailable.
     """
 
-    def __init__(self, policy: Policy, base_dir: str, rules: PathRules, places: Places, audit: AuditLog) -> None:
+    def __init__(
+        self, policy: Policy, base_dir: str, rules: PathRules, places: Places, audit: AuditLog, room: Room | None = None
+    ) -> None:
+        """room: of a root in memory."""
         self._roots = Roots(policy, base_dir, rules, places)
         self._rules = rules
+        self._room = room
         self._places = places
         self._audit = audit
 
@@ -210,13 +215,13 @@ class FileEffects:
         with self._at(handle, what, cell, to_change=True) as place:
             self._allow(place, what, cell, sink.decide(place, sinks))
             if not place.unseen:
-                return sink.reserve(place, cell, handle.scope.require)
+                return self._reserve(handle, place, sink, cell)
             shown = place.shown
         handle.scope.require()
         try:
             with self._at(handle, what, cell, to_change=True, seek=True) as place:
                 self._allow(place, what, cell, sink.decide(place, sinks))
-                return sink.reserve(place, cell, handle.scope.require)
+                return self._reserve(handle, place, sink, cell)
         except (EffectError, OSError) as problem:
             self._record(what, Denied(f"nothing is written: {type(problem).__name__}"), cell, shown)
             return None
@@ -227,7 +232,7 @@ class FileEffects:
         """Replace the file by `data`, all at once; creates parents."""
         with self._at(handle, "files.write", cell, to_change=True) as place:
             self._allow(place, "files.write", cell, self._writable(place))
-            with self._directory_of(handle, place) as directory:
+            with self._directory_of(handle, place, len(data)) as directory:
                 atomic.replace(directory, place.rest[-1], data, handle.scope.require)
 
     def may_write(self, handle: FileHandle, cell: int, *, new: bool) -> None:
@@ -245,7 +250,7 @@ class FileEffects:
             self._allow(place, "files.create", cell, self._writable(place))
             if place.status is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            with self._directory_of(handle, place) as directory:
+            with self._directory_of(handle, place, len(data)) as directory:
                 atomic.create(directory, place.rest[-1], data, handle.scope.require)
 
     def delete(self, handle: FileHandle, cell: int) -> None:
@@ -270,7 +275,7 @@ class FileEffects:
                 decision = Denied("the file has several names (hard links), and appending would change them all")
             self._allow(place, "files.append", cell, decision)
             flags = os.O_WRONLY | os.O_APPEND
-            with self._directory_of(handle, place) as directory:
+            with self._directory_of(handle, place, len(data)) as directory:
                 handle.scope.require()
                 if place.fd is not None:
                     fd = reopen(place.fd, flags)
@@ -292,11 +297,12 @@ class FileEffects:
                 return
             handle.scope.require()
             self._no_dangling_link(place)
+            self._take_room(0, len(place.rest))
             os.close(atomic.make_directories(place.base, place.rest))
 
     @contextmanager
-    def _directory_of(self, handle: FileHandle, place: Place) -> Iterator[int]:
-        """The directory that the file is in, made when it is missing."""
+    def _directory_of(self, handle: FileHandle, place: Place, size: int) -> Iterator[int]:
+        """The directory that the file is in, made when it is missing. size: of what is to be written."""
         if not place.rest or (place.status is not None and stat.S_ISDIR(place.status.st_mode)):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if place.status is not None:
@@ -304,11 +310,21 @@ class FileEffects:
         else:
             self._no_dangling_link(place)
         handle.scope.require()
+        self._take_room(size, len(place.rest))
         fd = atomic.make_directories(place.base, place.rest[:-1])
         try:
             yield fd
         finally:
             os.close(fd)
+
+    def _take_room(self, size: int, entries: int) -> None:
+        if self._room is not None:
+            self._room.take(self._rules, size, entries)
+
+    def _reserve(self, handle: FileHandle, place: Place, sink: ClassifiedFiles, cell: int) -> Reservation:
+        if place.status is None:
+            self._take_room(sink.limit, len(place.rest))
+        return sink.reserve(place, cell, handle.scope.require)
 
     def _no_dangling_link(self, place: Place) -> None:
         try:

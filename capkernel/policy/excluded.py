@@ -43,9 +43,12 @@ class Exclusions:
     """The excluded places of this process, as they were when it was made.
 
     places: absolute path → what it is, for the message. imports: directories whose importable files are not writable.
+    granted: the root of a session whose files are in memory; it lies in places that are excluded, and nothing else is
+    granted.
     """
 
-    def __init__(self, places: Iterable[tuple[str, str]], imports: Iterable[str] = ()) -> None:
+    def __init__(self, places: Iterable[tuple[str, str]], imports: Iterable[str] = (), *, granted: str = "") -> None:
+        self._granted = granted
         self._paths: dict[str, str] = {}
         self._inodes: dict[tuple[int, int], str] = {}
         for path, what in places:
@@ -65,12 +68,14 @@ class Exclusions:
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
 
     @classmethod
-    def ambient(cls, policy_file: Path | None = None, more: Iterable[tuple[str, str]] = ()) -> Exclusions:
-        """The places of this very process. more: those that only its starter knows.
+    def ambient(
+        cls, policy_file: Path | None = None, more: Iterable[tuple[str, str]] = (), *, granted: str = ""
+    ) -> Exclusions:
+        """The places of this very process. more: those that only its starter knows. granted: as of the class.
 
         Ambient authority: looks at this process's import path, environment and home directory.
         """
-        return cls([*_ambient_places(policy_file), *more], _ambient_imports())
+        return cls([*_ambient_places(policy_file), *more], _ambient_imports(), granted=granted)
 
     def find_linked(self, status: os.stat_result) -> str | None:
         """Why an opened object is excluded because of another name it has, or None."""
@@ -92,7 +97,7 @@ class Exclusions:
         if identity is not None and identity in self._inodes:
             return self._inodes[identity]
         current = path
-        while current not in ("/", ""):
+        while current not in ("/", "", self._granted):
             if current in self._paths:
                 return self._paths[current]
             current = os.path.dirname(current)
@@ -101,7 +106,7 @@ class Exclusions:
             found = _by_name(current) if known else self._of_directory(current)
             if found is not None:
                 return found
-            if current in (top, "/", ""):
+            if current in (top, "/", "", self._granted):
                 return None
             current, known = current.rpartition("/")[0] or "/", False
 

@@ -1,4 +1,5 @@
-"""Open files of a FileEntry in the hands of the libraries that people give them to, in pieces so small that they seek."""
+"""Open files of a FileEntry in the hands of the libraries that people give them to, also in pieces so small that they
+seek."""
 
 from __future__ import annotations
 
