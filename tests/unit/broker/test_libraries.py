@@ -11,7 +11,6 @@ import random
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,24 +21,13 @@ from hypothesis import strategies as st
 from capkernel.api import FileSystem, membrane, request_file_system
 from capkernel.api.streams import Fetched
 from capkernel.broker import broker, opened
-from capkernel.wire.worker import CloseScope, Invoke, OpenScope
 
-from .conftest import Session
-
-
-class _Membrane:
-    """Between the objects of a cell and a broker, without a worker."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
-        return self._session.result(effect, bytes(blob))
+from .conftest import InProcess, Session
 
 
 @pytest.fixture(params=[opened.PIECE, 1000])
 def fs(session: Session, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[FileSystem]:
-    monkeypatch.setattr(membrane, "_installed", [_Membrane(session)])
+    monkeypatch.setattr(membrane, "_installed", [InProcess(session)])
     monkeypatch.setattr(opened, "PIECE", request.param)
     monkeypatch.setattr(broker, "PIECE", request.param)
     with request_file_system(".") as granted:

@@ -1,4 +1,5 @@
-"""Open files, deleting, walks, searches and narrower views, as a worker asks the broker for them."""
+"""Open files, deleting, walks, searches and narrower views, as a worker asks the broker for them; of files on the disk
+and of files in memory."""
 
 from __future__ import annotations
 
@@ -9,9 +10,31 @@ import pytest
 
 from capkernel.api.errors import CapabilityDenied, CapabilityRevoked
 from capkernel.broker.opened import PIECE
+from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.wire.worker import Invoke
 
-from .conftest import Session
+from .conftest import Session, Start, start_in_memory
+
+
+@pytest.fixture(params=["disk", "memory"])
+def in_memory(request: pytest.FixtureRequest) -> MemoryRoot | None:
+    found: MemoryRoot | None = request.getfixturevalue("memory_root") if request.param == "memory" else None
+    return found
+
+
+@pytest.fixture
+def project(in_memory: MemoryRoot | None, tmp_path: Path) -> Path:
+    base = tmp_path if in_memory is None else in_memory.path
+    (base / "data").mkdir()
+    (base / "data" / "a.txt").write_text("hello\n")
+    return base
+
+
+@pytest.fixture
+def session(start: Start, in_memory: MemoryRoot | None, project: Path) -> Session:
+    made = start() if in_memory is None else start_in_memory(start, in_memory)
+    made.cell()
+    return made
 
 
 @pytest.fixture
