@@ -87,6 +87,8 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         if said.files.hide_classified_names and not policy.files.hide_classified_names:
             return replace(policy, files=msgspec.structs.replace(policy.files, hide_classified_names=True))
         return policy.files.hide_classified_names and not said.files.hide_classified_names
+    if key == "files.memory":
+        return said.files.memory != policy.files.memory
     if key == "files.classified":
         return _patterns(policy, asked)
     if key == "files.roots":

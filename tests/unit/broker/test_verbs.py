@@ -75,6 +75,20 @@ def test_a_walk_lists_in_order_and_enters_no_link_and_no_classified_directory(
     assert not {"t/.env", "t/sub", "t/secrets", "t/pipe", "t/outside"} & set(files)
 
 
+def test_children_leave_out_links_that_lead_nowhere_or_out(
+    session: Session, tree: Path, opener: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tree / "outdir").symlink_to(tmp_path_factory.mktemp("outside"))
+    (tree / "up").symlink_to("..")
+    assert {"outside", "outdir", "dangling", "loop"} <= set(os.listdir(tree))  # which plain Python lists
+    found = [path.removeprefix("t/") for path in names(session, "t", "children")]
+    assert not {"outside", "outdir", "dangling", "loop"} & set(found)
+    assert {"a.txt", "sub", "secrets", ".env", "pipe"} <= set(found)
+    assert ({"inside", "folder", "up"} <= set(found)) == (opener == "openat2")
+    narrow = session.result(Invoke(session.open(), "subtree", "t"))[0]
+    assert "up" not in [path for _handle, path in session.do(narrow, ".", "children")]  # for this view it leads out
+
+
 def test_a_classified_directory_is_not_walked(session: Session, tree: Path) -> None:
     with pytest.raises(CapabilityDenied, match="classified"):
         names(session, "t/secrets")
