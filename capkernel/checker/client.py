@@ -21,6 +21,8 @@ from capkernel.checker.protocol import (
     Commit,
     Discard,
     FromChecker,
+    Look,
+    Looked,
     Progress,
     Rejected,
     Started,
@@ -137,6 +139,23 @@ class CheckerClient:
         async with self._lock:
             if self._pending.pop(cell, None) is not None:
                 await self._tell(Discard(cell))
+
+    async def look(self, question: Look) -> Looked | None:
+        """Answer a question about an unfinished text; None when there is no answer in time. Changes nothing."""
+        async with self._lock:
+            self._checks += 1
+            try:
+                answer = await (await self._alive()).ask(question, self._wall)
+            except LocalProtocolError:
+                return None
+            except (TimeoutError, *_LOST):
+                self._lose()
+                return None
+            except asyncio.CancelledError:
+                self._lose()
+                raise
+            self._recycle_when_idle()
+            return answer if isinstance(answer, Looked) else None
 
     async def close(self) -> None:
         """End the process."""

@@ -26,19 +26,17 @@ from zmq.eventloop.zmqstream import ZMQStream
 
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
-from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, stream
+from capkernel.kernel.firewall import CellOutput, Output, stream
 from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
 from capkernel.kernel.requests import ON_CONTROL, Requests
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
-from capkernel.wire.local_modules import BEFORE_NAME
-from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
+from capkernel.wire.worker import InputReply, InputRequest, Published
 
 _REQUESTS_KEPT = 1000
 _EXPRESSIONS = 32  # of one cell
-_ASIDE_SECONDS = 5.0  # for completion and inspection
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
 ASKS = "the cell asks: "
@@ -84,9 +82,11 @@ class CapKernel(Kernel):
         self._supervisor: Supervisor = self.supervisor
         self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
         self._texts = CellTexts()
-        self._pipeline = Pipeline(self._supervisor, self._texts, cell_seconds=self.settings.cell_seconds)
-        self._history = History()
         self._numbers = itertools.count(1)
+        self._pipeline = Pipeline(
+            self._supervisor, self._texts, cell_seconds=self.settings.cell_seconds, numbers=self._numbers
+        )
+        self._history = History()
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)
         self._requests: OrderedDict[int, _Request] = OrderedDict()
         self._arrivals = itertools.count(1)
@@ -246,9 +246,10 @@ class CapKernel(Kernel):
 
     async def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
         cursor = _within(code, len(code) if cursor_pos is None else cursor_pos)
-        found = await self._aside(Complete(next(self._numbers), code, cursor)) if _is_text(code) else None
-        empty = {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
-        return _completion(found, empty) if found is not None else empty
+        await self._pipeline.settle()
+        if not _is_text(code):
+            return {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
+        return await self._pipeline.looking.complete(code, cursor, idle=self._pipeline.running is None)
 
     async def do_inspect(
         self,
@@ -257,12 +258,11 @@ class CapKernel(Kernel):
         detail_level: int = 0,
         omit_sections: Any = (),  # noqa: ARG002
     ) -> dict[str, Any]:
-        detail = 1 if detail_level == 1 else 0
-        asked = Inspect(next(self._numbers), code, _within(code, cursor_pos), detail)
-        found = await self._aside(asked) if _is_text(code) else None
-        if found is None or found.get("found") is not True:
+        if not _is_text(code):
             return {"status": "ok", "found": False, "data": {}, "metadata": {}}
-        return {"status": "ok", "found": True, "data": clean_bundle(found.get("data")), "metadata": {}}
+        cursor, detail = _within(code, cursor_pos), 1 if detail_level == 1 else 0
+        await self._pipeline.settle()
+        return await self._pipeline.looking.inspect(code, cursor, detail, idle=self._pipeline.running is None)
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         status, indent = self._texts.completeness(code) if _is_text(code) else ("invalid", None)
@@ -280,17 +280,6 @@ class CapKernel(Kernel):
             pattern=pattern, unique=unique,
         )  # fmt: skip
         return {"status": "ok", "history": found}
-
-    async def _aside(self, message: Complete | Inspect) -> dict[str, Any] | None:
-        """Ask the worker while it is idle; None when it is not, or does not answer in time."""
-        worker = self._supervisor.idle_worker
-        if worker is None or self._pipeline.running is not None:
-            return None
-        future = worker.request(message)
-        done, _ = await asyncio.wait({future}, timeout=_ASIDE_SECONDS)
-        if not done or future.exception() is not None:
-            return None
-        return future.result().content
 
     # ── interrupts and questions ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -384,16 +373,6 @@ def _question(prompt: str) -> str:
     words that the cell can neither leave out nor write over."""
     text = stream("stdout", prompt).content["text"].replace("\r", " ").replace("\b", "")
     return "\n".join(ASKS + line for line in text.split("\n"))
-
-
-def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
-    """The worker's completions, as far as they are texts and places."""
-    matches, start, end = found.get("matches"), found.get("cursor_start"), found.get("cursor_end")
-    if not isinstance(matches, list) or type(start) is not int or type(end) is not int:
-        return empty
-    texts = [stream("stdout", match[:1000]).content["text"] for match in matches[:5000] if isinstance(match, str)]
-    texts = [text for text in texts if BEFORE_NAME not in text]  # names of local modules, as the session has them
-    return {"status": "ok", "matches": texts, "cursor_start": start, "cursor_end": end, "metadata": {}}
 
 
 def _is_text(code: Any) -> bool:

@@ -8,6 +8,7 @@ Rule 3: the checker learns the names that were really bound, before it judges th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, as_typed, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.local_modules import LocalModules, UnreadableModule, refusal
+from capkernel.kernel.looking import Looking
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Transcript
 from capkernel.kernel.supervisor import NotReady, Supervisor
@@ -35,7 +37,7 @@ from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
 from capkernel.wire.local_modules import NO_NAMES, LocalNames
-from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
+from capkernel.wire.worker import Evaluate, Execute, Finished, Timed
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -77,12 +79,21 @@ class CellRun:
 class Pipeline:
     """Runs cells, one at a time. The caller sees to that."""
 
-    def __init__(self, supervisor: Supervisor, texts: CellTexts, *, cell_seconds: float) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        texts: CellTexts,
+        *,
+        cell_seconds: float,
+        numbers: itertools.count[int] | None = None,
+    ) -> None:
+        """numbers: of the requests to the worker."""
         self._supervisor = supervisor
         self._texts = texts
         self._cell_seconds = cell_seconds
         self._sources: dict[int, str] = {}
         self._modules = LocalModules()
+        self.looking = Looking(supervisor, self._modules.names, itertools.count(1) if numbers is None else numbers)
         self._modules_in: WorkerProcess | None = None  # the worker that has loaded them
         self._warned: dict[tuple[int, str, Span, str], None] = {}
         self._committing: asyncio.Task[None] | None = None
@@ -111,7 +122,7 @@ class Pipeline:
                 await asyncio.shield(self._committing)
             wanted = help_wanted(cell.text)
             if wanted is not None:
-                return await self._help(cell, worker, *wanted)
+                return await self._help(cell, *wanted)
             if worker is not self._modules_in:
                 self._modules_in = worker
                 self._modules.forget()
@@ -226,14 +237,12 @@ class Pipeline:
                 told = self._supervisor.progress
                 cell.publish(_told(told))
 
-    async def _help(self, cell: CellRun, worker: WorkerProcess, name: str, detail: int) -> dict[str, Any]:
-        """Answer `name?`: looked up in the worker as the help key does, shown as a page of text."""
-        future = worker.request(Inspect(cell.request, name, len(name), detail))
-        done, _ = await asyncio.wait({future}, timeout=_GRACE_SECONDS)
-        found = future.result().content if done and future.exception() is None else {}
-        if found.get("found") is not True:
+    async def _help(self, cell: CellRun, name: str, detail: int) -> dict[str, Any]:
+        """Answer `name?`: looked up as the help key does, shown as a page of text."""
+        found = await self.looking.inspect(name, len(name), detail, idle=True)
+        if not found["found"]:
             return _failed(cell, "HelpNotFound", f"nothing is known of `{name}`")
-        return self._reply({"status": "ok", "payload": [{"source": "page", "data": found.get("data")}]})
+        return self._reply({"status": "ok", "payload": [{"source": "page", "data": found["data"]}]})
 
     async def _run_accepted(
         self, cell: CellRun, verdict: Accepted, worker: WorkerProcess, checker: CheckerPort

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.checker.protocol import Accepted, Look, Looked, Rejected
 from capkernel.wire.local_modules import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
@@ -26,6 +26,9 @@ class CheckerPort(Protocol):
 
     async def discard(self, cell: int) -> None:
         """The accepted cell did not run."""
+
+    async def look(self, question: Look) -> Looked | None:
+        """The answer to a question about an unfinished text or the session's names; None when there is none in time."""
 
     async def close(self) -> None:
         """End its process."""

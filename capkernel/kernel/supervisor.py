@@ -139,6 +139,11 @@ class Supervisor:
         worker = self._worker
         return worker if worker is not None and worker.fit and not worker.ended else None
 
+    @property
+    def idle_checker(self) -> CheckerPort | None:
+        """The checker when it is up, without waiting."""
+        return self._checker
+
     def interrupt(self) -> None:
         """Interrupt what runs in the worker. From any thread."""
         worker = self._worker

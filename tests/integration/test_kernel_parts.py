@@ -45,6 +45,44 @@ def test_help_is_looked_up_not_run(kernel: LiveKernel) -> None:
     assert kernel.run("zip?\n1").codes == ["unsafe-magic"]
 
 
+def test_completion_by_type_then_columns_and_keys(kernel: LiveKernel) -> None:
+    def offered(code: str) -> list[str]:
+        """Each as the whole text would be with it."""
+        kernel.client.complete(code, len(code))
+        content = kernel.client.get_shell_msg(timeout=30)["content"]
+        return [code[: content["cursor_start"]] + match + code[content["cursor_end"] :] for match in content["matches"]]
+
+    assert kernel.run("import pandas as pd\ndf = pd.DataFrame({'price': [1]})\nbox = {'colour': 1}").ok
+    assert offered("df.groupb") == ["df.groupby"]
+    assert "df.price" in offered("df.pri")  # a column: only the frame knows it
+    assert any("price" in text for text in offered("df['pri"))
+    assert any("colour" in text for text in offered("box['col"))
+    assert offered("later = 'a'\nlater.splitl") == ["later = 'a'\nlater.splitlines"]  # it has not run
+    assert offered("box.__cla") == []  # a cell could not say it
+    assert offered("%lsm") == ["%lsmagic"]
+    assert offered("%writef") == []  # refused
+
+
+def test_help_says_whether_a_capability_is_live(kernel: LiveKernel) -> None:
+    def said(code: str, cursor: int) -> str:
+        kernel.client.inspect(code, cursor)
+        content = kernel.client.get_shell_msg(timeout=30)["content"]
+        return str(content["data"].get("text/plain", ""))
+
+    code = "with request_file_system('data') as fs:\n    f = fs.access('a.txt')"
+    assert "live: granted by the block that begins on line 1" in said(code, len("with request_file_system('data') as fs"))
+    assert kernel.run(code).ok
+    page = kernel.run("fs?").reply["payload"][0]["data"]["text/plain"]
+    assert "Capability: dead: the block of cell 1 that granted it has ended" in page
+    assert kernel.run("key = classify('xyzzy')").ok
+    page = kernel.run("key?").reply["payload"][0]["data"]["text/plain"]
+    assert page.startswith("Type: Classified[str]\nLabel: classified")
+    assert "xyzzy" not in page
+    page = said("'a'.splitlines", 8)
+    assert "splitlines(keepends: bool = ...) -> list[str]" in page
+    assert "Return a list of the lines" in page  # its docstring
+
+
 def test_names_reach_the_checker(kernel: LiveKernel) -> None:
     assert kernel.run("a = 1\nraise ValueError('stop')\nb = 2").reply["ename"] == "ValueError"
     assert kernel.run("a").text == "1"
