@@ -16,7 +16,7 @@ from capkernel.checker.protocol import Completed, Describe, Described
 from capkernel.checker.tables import subset
 from capkernel.kernel.firewall import clean_bundle, stream
 from capkernel.kernel.supervisor import Supervisor
-from capkernel.wire.local_modules import BEFORE_NAME, LocalNames
+from capkernel.wire.local_names import BEFORE_NAME, LocalNames
 from capkernel.wire.worker import Complete, Inspect
 
 _ASIDE_SECONDS = 5.0

@@ -36,7 +36,7 @@ from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.worker import Evaluate, Execute, Finished, Timed
 
 _GRACE_SECONDS = 5.0

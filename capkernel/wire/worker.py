@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import CodeKey, MaskSite
 
 # A body from the worker is decoded into Python objects in the kernel, which take far more room than its bytes. Outputs

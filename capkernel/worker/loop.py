@@ -24,7 +24,7 @@ import capkernel.api
 from capkernel.api import membrane as installed
 from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
 from capkernel.wire.errors import LocalProtocolError
-from capkernel.wire.local_modules import BEFORE_NAME, plain_name
+from capkernel.wire.local_names import BEFORE_NAME, plain_name
 from capkernel.wire.worker import Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
 from capkernel.worker import looking
 from capkernel.worker.channel import Channel, Request

@@ -70,7 +70,9 @@ def test_help_says_whether_a_capability_is_live(kernel: LiveKernel) -> None:
         return str(content["data"].get("text/plain", ""))
 
     code = "with request_file_system('data') as fs:\n    f = fs.access('a.txt')"
-    assert "live: granted by the block that begins on line 1" in said(code, len("with request_file_system('data') as fs"))
+    assert "live: granted by the block that begins on line 1" in said(
+        code, len("with request_file_system('data') as fs")
+    )
     assert kernel.run(code).ok
     page = kernel.run("fs?").reply["payload"][0]["data"]["text/plain"]
     assert "Capability: dead: the block of cell 1 that granted it has ended" in page

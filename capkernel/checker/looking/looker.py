@@ -29,7 +29,8 @@ from capkernel.checker.symbols import Binding
 from capkernel.checker.tables import subset
 from capkernel.checker.typed_cell import Resolved
 from capkernel.wire.codekey import cell_filename
-from capkernel.wire.local_modules import BEFORE_NAME, LocalNames, plain_name, rename
+from capkernel.wire.local_names import BEFORE_NAME, LocalNames, plain_name
+from capkernel.wire.local_renaming import rename
 
 _NO_CELL = 0  # no cell has this number
 _MOST_MATCHES = 2000

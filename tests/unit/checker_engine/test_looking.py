@@ -7,7 +7,7 @@ import pytest
 from capkernel.checker.looking import Looker
 from capkernel.checker.looking.cursor import target_at
 from capkernel.checker.protocol import Complete, Completed, Describe, Described, KnownNames, ListNames
-from capkernel.wire.local_modules import LocalNames
+from capkernel.wire.local_names import LocalNames
 
 SESSION = """\
 import json
