@@ -198,6 +198,7 @@ class Looker:
         return Described(
             question.cell, name=name, static_type=self._engine.describe_binding(binding), signatures=lines,
             documentation=_documentation(checked.typed.module, name), label=members.label_of(binding.type),
+            standing=_granted(checked.typed.module, name) if members.is_capability(binding.type) else "",
         )  # fmt: skip
 
     def _standing(self, found: _Found, typ: Type | None) -> str:
@@ -211,8 +212,8 @@ class Looker:
             return ""
         blocks = [node for node in _around(found.tree, found.node) if isinstance(node, (ast.With, ast.AsyncWith))]
         for block in reversed(blocks):
-            if root.id in {name.id for item in block.items for name in _names_in(item.optional_vars)}:
-                return f"live: granted by the block that begins on line {block.lineno}, until that block ends"
+            if root.id in _named_by(block):
+                return _live(block)
         functions = [node for node in _around(found.tree, found.node) if isinstance(node, _FUNCTIONS)]
         if any(root.id in {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)} for node in functions):
             return "live as long as what the caller hands in: the block that granted it is the caller's"
@@ -313,6 +314,20 @@ def _around(tree: ast.AST, node: ast.AST) -> list[ast.AST]:
         if inside:
             return [tree, *inside]
     return []
+
+
+def _granted(tree: ast.Module, name: str) -> str:
+    """Of a capability where a text binds it."""
+    blocks = [node for node in ast.walk(tree) if isinstance(node, (ast.With, ast.AsyncWith))]
+    return next((_live(block) for block in blocks if name in _named_by(block)), "live only inside a block")
+
+
+def _live(block: ast.With | ast.AsyncWith) -> str:
+    return f"live: granted by the block that begins on line {block.lineno}, until that block ends"
+
+
+def _named_by(block: ast.With | ast.AsyncWith) -> set[str]:
+    return {name.id for item in block.items for name in _names_in(item.optional_vars)}
 
 
 def _names_in(node: ast.expr | None) -> Iterable[ast.Name]:

@@ -161,6 +161,7 @@ def test_where_the_docstring_of_a_library_is(looker: Looker) -> None:
         ("f|s", "dead: the block of cell {cell} that granted it has ended"),
         ("entr|y", "dead: the block of cell {cell} that granted it has ended"),
         ("with request_file_system() as fs:\n    f|s", "live: granted by the block that begins on line 1"),
+        ("with request_file_system() as new|:\n    pass", "live: granted by the block that begins on line 1"),
         ("with request_file_system() as fs:\n    pass\nf|s", "dead here"),
         ("with request_file_system() as fs:\n    e = fs.access('a')\n    |e", "live at most until the block"),
         ("def f(fs: FileSystem) -> None:\n    f|s", "live as long as what the caller hands in"),
