@@ -158,7 +158,7 @@ def _rehearse(session: CheckerSession) -> None:
 def _check(link: _Link, session: CheckerSession, message: Check, wall_seconds: float) -> Accepted | Rejected:
     signal.alarm(int(wall_seconds * 2) + 5)
     try:
-        return session.check(message.cell, message.text, message.names)
+        return session.check(message.cell, message.text, message.names, trial=message.trial)
     except MemoryError:
         # The verdict is sure; what is left in memory is not.
         problem = too_much(message.cell, "checking this cell used all the memory it may")

@@ -13,11 +13,12 @@ from capkernel.wire.plan import Plan
 
 class Check(msgspec.Struct, tag="check", frozen=True):
     """Judge `text` as cell number `cell`, against what the session holds so far. Changes nothing by itself. `names`:
-    what it means by names of local modules."""
+    what it means by names of local modules. `trial`: it will not run, so nothing of it is remembered."""
 
     cell: int
     text: str
     names: LocalNames = NO_NAMES
+    trial: bool = False
 
 
 class Commit(msgspec.Struct, tag="commit", frozen=True):

@@ -84,7 +84,9 @@ class Assembly:
         later = (font_cache.build,) if font_cache.missing() else ()
         records = self.policy.records
         recorder = Recorder.open_ambient(self.session, records.max_bytes) if records.keep else None
-        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder)
+        return Settings(
+            limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder, self.policy.profile
+        )
 
     def parts(self) -> Parts:
         """Everything, not started."""

@@ -27,9 +27,10 @@ from zmq.eventloop.zmqstream import ZMQStream
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
 from capkernel.kernel.firewall import CellOutput, Output, stream
+from capkernel.kernel.own_requests import CHECK, STATE, OwnRequests
 from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
-from capkernel.kernel.requests import ON_CONTROL, Requests
+from capkernel.kernel.requests import ON_CONTROL, Requests, error
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
@@ -76,8 +77,10 @@ class CapKernel(Kernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.shell_handlers = self._shell_requests = Requests(self.shell_handlers, self._answer)
+        own = {CHECK: self.check_request, STATE: self.state_request}
+        self.shell_handlers = self._shell_requests = Requests(self.shell_handlers | own, self._answer)
         control = {kind: handler for kind, handler in self.control_handlers.items() if kind in ON_CONTROL}
+        control[STATE] = self.state_request_aside
         self.control_handlers = Requests(control, self._answer)
         self._supervisor: Supervisor = self.supervisor
         self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
@@ -88,6 +91,7 @@ class CapKernel(Kernel):
         )
         self._history = History()
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)
+        self._own = OwnRequests(self._supervisor, self._pipeline, self._texts, self._unnumbered)
         self._requests: OrderedDict[int, _Request] = OrderedDict()
         self._arrivals = itertools.count(1)
         self._arrived = 0
@@ -264,6 +268,23 @@ class CapKernel(Kernel):
         await self._pipeline.settle()
         return await self._pipeline.looking.inspect(code, cursor, detail, idle=self._pipeline.running is None)
 
+    async def check_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        self._answer(stream, ident, parent, CHECK, await self._own.check(parent["content"]["code"]))
+
+    async def state_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        self._answer(stream, ident, parent, STATE, await self._state())
+
+    async def state_request_aside(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        # On the control thread's loop; what is asked for belongs to ours. So it is answered while a cell runs, too.
+        if self._loop is None:
+            self._answer(stream, ident, parent, STATE, error("SessionNotReady", "the session has not started yet"))
+            return
+        found = asyncio.run_coroutine_threadsafe(self._state(), self._loop)
+        self._answer(stream, ident, parent, STATE, await asyncio.wrap_future(found))
+
+    async def _state(self) -> dict[str, Any]:
+        return await self._own.state(self.execution_count, profile=self.settings.profile)
+
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         status, indent = self._texts.completeness(code) if _is_text(code) else ("invalid", None)
         reply: dict[str, Any] = {"status": status}
@@ -348,7 +369,7 @@ class CapKernel(Kernel):
 
     def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
         if output.kind == "error":
-            output = Output("error", self._pipeline.named(output.content))
+            output = Output("error", self._pipeline.named_error(output.content))
         if self.settings.recorder is not None:
             cell.transcript.add(output)
         out = with_authority(output, cell.authority)

@@ -91,9 +91,9 @@ class Pipeline:
         self._supervisor = supervisor
         self._texts = texts
         self._cell_seconds = cell_seconds
-        self._sources: dict[int, str] = {}
-        self._modules = LocalModules()
-        self.looking = Looking(supervisor, self._modules.names, itertools.count(1) if numbers is None else numbers)
+        self.sources: dict[int, str] = {}  # the texts of the last cells, for excerpts
+        self.modules = LocalModules()
+        self.looking = Looking(supervisor, self.modules.names, itertools.count(1) if numbers is None else numbers)
         self._modules_in: WorkerProcess | None = None  # the worker that has loaded them
         self._warned: dict[tuple[int, str, Span, str], None] = {}
         self._committing: asyncio.Task[None] | None = None
@@ -125,11 +125,11 @@ class Pipeline:
                 return await self._help(cell, *wanted)
             if worker is not self._modules_in:
                 self._modules_in = worker
-                self._modules.forget()
+                self.modules.forget()
             stopped = await self._load_modules(cell, worker, checker)
             if stopped is not None:
                 return stopped
-            cell.names = self._modules.names()
+            cell.names = self.modules.names()
             more = () if cell.names is NO_NAMES else (cell.names,)
             verdict = await checker.check(cell.number, cell.text, *more)
         except NotReady as problem:
@@ -140,7 +140,7 @@ class Pipeline:
             return _failed(cell, "WorkerDied", f"nothing of the cell ran: {self._obituary(worker)}")
         if isinstance(verdict, Rejected):
             shown, diagnostics = as_typed(cell.raw, cell.text, verdict.diagnostics)
-            return self._refused(cell, diagnostics, {**self._sources, cell.number: shown})
+            return self._refused(cell, diagnostics, {**self.sources, cell.number: shown})
         if self._interrupted:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -157,17 +157,17 @@ class Pipeline:
         that fails. Each is a proposal of its own, and outputs of its top level are the cell's."""
         broker = self._supervisor.broker
         try:
-            wanted = await self._modules.wanted(
+            wanted = await self.modules.wanted(
                 cell.number, cell.text, lambda path: broker.read_module(path, cell.number)
             )
         except UnreadableModule as problem:
-            return self._refused(cell, (problem.diagnostic,), self._sources)
+            return self._refused(cell, (problem.diagnostic,), self.sources)
         for module in wanted:
-            self._sources[module.number] = module.text
+            self.sources[module.number] = module.text
             verdict = await checker.check(module.number, module.text, module.names)
             if isinstance(verdict, Rejected):
                 found = tuple(refusal(module, one, cell.number) for one in verdict.diagnostics)
-                return self._refused(cell, found, self._sources)
+                return self._refused(cell, found, self.sources)
             if self._interrupted:
                 await checker.discard(module.number)
                 return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -191,15 +191,19 @@ class Pipeline:
             await _commit(checker, module.number, bound, deleted, raised=raised)
             if raised:
                 return self._reply(finished.content)
-            self._modules.loaded(module)
+            self.modules.loaded(module)
         return None
 
-    def named(self, content: dict[str, Any]) -> dict[str, Any]:
+    def named(self, text: str) -> str:
+        """`text` with the files of local modules in place of their numbers."""
+        return self.modules.named(text)
+
+    def named_error(self, content: dict[str, Any]) -> dict[str, Any]:
         """An error of a cell, with the files of local modules in place of their numbers."""
         return {
-            key: self._modules.named(value)
+            key: self.modules.named(value)
             if isinstance(value, str)
-            else [self._modules.named(line) for line in value]
+            else [self.modules.named(line) for line in value]
             if key == "traceback"
             else value
             for key, value in content.items()
@@ -209,7 +213,7 @@ class Pipeline:
         """The worker's reply, as far as a client may see it."""
         if content.get("status") == "ok":
             return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
-        return {"status": "error", **self.named(clean_error(content)), "user_expressions": {}, "payload": []}
+        return {"status": "error", **self.named_error(clean_error(content)), "user_expressions": {}, "payload": []}
 
     async def _one_text(self, cell: CellRun) -> Expanded:
         if len(cell.raw) < _LONG_TEXT:
@@ -265,7 +269,7 @@ class Pipeline:
             broker.close_cell()
         bound, deleted = _names(finished.bound), _names(finished.deleted)
         self._supervisor.commit(bound, deleted)
-        self._modules.ran(cell.text, cell.names, bound, deleted)
+        self.modules.ran(cell.text, cell.names, bound, deleted)
         # The reply need not wait for it; the next check does.
         self._committing = asyncio.get_running_loop().create_task(
             _commit(checker, cell.number, bound, deleted, raised=finished.content.get("status") != "ok")
@@ -352,13 +356,13 @@ class Pipeline:
     def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
         self._supervisor.broker.refuse_cell(cell.number, _codes(diagnostics))
         diagnostics = for_client(diagnostics, cell.raw, cell.text)
-        text = self._modules.named(render_text(diagnostics, sources))
-        lines = [self._modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
+        text = self.modules.named(render_text(diagnostics, sources))
+        lines = [self.modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
         first = lines[0] if lines else "the checker gave no reason"
         if not cell.silent:
             bundle = {
                 "text/plain": text,
-                "text/html": self._modules.named(render_html(diagnostics, sources)),
+                "text/html": self.modules.named(render_html(diagnostics, sources)),
                 MIME_TYPE: to_json(diagnostics),
             }
             cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
@@ -374,13 +378,13 @@ class Pipeline:
         warnings = tuple(warning for warning in warnings if self._is_news(cell.text, warning))
         if not warnings:
             return
-        lines = [self._modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
+        lines = [self.modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
         if len(warnings) > _WARNINGS_SHOWN:
             lines.append(f"... and {_count(len(warnings) - _WARNINGS_SHOWN, 'more warning')}")
         bundle = {
             "text/plain": "\n".join(lines),
             "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
-            f"{self._modules.named(render_html(warnings, self._sources))}</details>",
+            f"{self.modules.named(render_html(warnings, self.sources))}</details>",
             MIME_TYPE: to_json(warnings),
         }
         cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
@@ -395,9 +399,9 @@ class Pipeline:
         return True
 
     def _remember(self, cell: CellRun) -> None:
-        self._sources[cell.number] = cell.text
-        while len(self._sources) > _SOURCES_KEPT:
-            del self._sources[next(iter(self._sources))]
+        self.sources[cell.number] = cell.text
+        while len(self.sources) > _SOURCES_KEPT:
+            del self.sources[next(iter(self.sources))]
 
 
 async def _commit(

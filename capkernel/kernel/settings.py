@@ -22,3 +22,4 @@ class Settings:
     later: tuple[Callable[[], None], ...] = ()
     news: list[str] = field(default_factory=list)
     recorder: Recorder | None = None
+    profile: str = ""  # of the checker, as it is told to clients
