@@ -318,13 +318,15 @@ class CapKernel(Kernel):
         worker = self._supervisor.idle_worker
         if worker is None:
             return
-        if request is None or cell is None or cell.request != asked.request or not cell.allow_stdin:
+        # A password would be plain text in the worker, whoever asks: nobody is asked for one.
+        theirs = request is not None and cell is not None and cell.request == asked.request
+        if request is None or cell is None or not theirs or not cell.allow_stdin or asked.password:
             worker.answer(InputReply(asked.request, None))
             return
         cell.asked_since = time.monotonic()
         prompt = _question(asked.prompt)
         sent = self.session.send(
-            self.stdin_socket, "input_request", {"prompt": prompt, "password": asked.password}, request.parent,
+            self.stdin_socket, "input_request", {"prompt": prompt, "password": False}, request.parent,
             ident=request.ident,
         )  # fmt: skip
         self._question = sent["header"]["msg_id"]

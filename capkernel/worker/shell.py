@@ -137,6 +137,13 @@ class WorkerKernel(IPythonKernel):
         sys.stderr.flush()
         return self.channel.ask(request_of(parent), str(prompt), password=password)
 
+    def getpass(self, prompt: str = "", stream: Any = None, **_: Any) -> str:  # noqa: ARG002
+        """What a library asks in `getpass.getpass`; a cell's own call is refused before it runs."""
+        raise PermissionError(
+            "a password that is typed here would be plain text in this session; keep it in a file that the policy "
+            "calls classified, such as `.env`, and read it with `read_classified`"
+        )
+
     def do_inspect(self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()) -> Any:
         name = token_at_cursor(code, cursor_pos)
         ours, text = looking.describe(name, self.shell.user_ns)
