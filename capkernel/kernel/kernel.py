@@ -87,7 +87,11 @@ class CapKernel(Kernel):
         self._texts = CellTexts()
         self._numbers = itertools.count(1)
         self._pipeline = Pipeline(
-            self._supervisor, self._texts, cell_seconds=self.settings.cell_seconds, numbers=self._numbers
+            self._supervisor,
+            self._texts,
+            cell_seconds=self.settings.cell_seconds,
+            numbers=self._numbers,
+            memory_mb=self.settings.cell_memory_mb,
         )
         self._history = History()
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)

@@ -86,11 +86,13 @@ class Pipeline:
         *,
         cell_seconds: float,
         numbers: itertools.count[int] | None = None,
+        memory_mb: int | None = None,
     ) -> None:
-        """numbers: of the requests to the worker."""
+        """numbers: of the requests to the worker. memory_mb: what the worker may take, to say so when it is used up."""
         self._supervisor = supervisor
         self._texts = texts
         self._cell_seconds = cell_seconds
+        self._memory_mb = memory_mb
         self.sources: dict[int, str] = {}  # the texts of the last cells, for excerpts
         self.modules = LocalModules()
         self.looking = Looking(supervisor, self.modules.names, itertools.count(1) if numbers is None else numbers)
@@ -274,12 +276,22 @@ class Pipeline:
         self._committing = asyncio.get_running_loop().create_task(
             _commit(checker, cell.number, bound, deleted, raised=finished.content.get("status") != "ok")
         )
+        if finished.content.get("ename") == "MemoryError" and not cell.silent:
+            cell.publish(_told(self._used_up()))
         loss = self._supervisor.vault_loss()
         if loss and finished.content.get("status") == "ok":  # what the cell did with secrets came to nothing
             return _failed(cell, "VaultLost", loss)
         if loss:
             cell.publish(_told(loss))
         return self._reply(finished.content)
+
+    def _used_up(self) -> str:
+        most = "most of the machine's memory"
+        limit = most if self._memory_mb is None or self._memory_mb >= 2**20 else f"{self._memory_mb:,} MiB"
+        return (
+            f"the cell wanted more memory than the session may have ({limit}; limits.cell_memory_mb in the policy). "
+            "What it had bound is still there: `del` what is not needed"
+        )
 
     def _obituary(self, worker: WorkerProcess, how: str = "", when: str = "before it could run") -> str:
         words = f"\n{worker.last_words}" if worker.last_words else ""

@@ -113,6 +113,7 @@ class Worker:
 
     async def _execute(self, cell: Execute) -> Finished:
         kernel, shell = self._kernel, self._kernel.shell
+        shell.reserve.hold()
         kernel.set_parent([], _parent(cell.request), "shell")
         if cell.cell < FIRST_UNNUMBERED:
             shell.execution_count = cell.cell

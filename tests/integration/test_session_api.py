@@ -185,7 +185,9 @@ def test_the_state_says_names_types_labels_and_what_is_live(tmp_path: Path) -> N
         assert "5" not in repr(names["n"])
 
         began = asyncio.Event()
-        code = "with request_file_system() as fs:\n    text = fs.access('a.txt').read()\n    print(1)\n    time.sleep(600)"
+        code = (
+            "with request_file_system() as fs:\n    text = fs.access('a.txt').read()\n    print(1)\n    time.sleep(600)"
+        )
         running = asyncio.create_task(
             session.execute(code, watch=lambda output: began.set() if output.get("name") == "stdout" else None)
         )
