@@ -239,7 +239,14 @@ class Session:
 
 def text_of(outputs: list[NotebookNode]) -> str:
     """Outputs as a terminal would show them; the line that says what a cell may do is left out."""
-    return "".join(found if found.endswith("\n") or not found else found + "\n" for found in map(shown, outputs))
+    kept = (output for output in outputs if not repeats_refusal(output))
+    return "".join(found if found.endswith("\n") or not found else found + "\n" for found in map(shown, kept))
+
+
+def repeats_refusal(output: NotebookNode) -> bool:
+    """Whether this error only says again, shorter, what the diagnostics before it said. No cell can raise one of this
+    name: the kernel renames it."""
+    return bool(output.output_type == "error" and output.ename == "CellRefused")
 
 
 def shown(output: NotebookNode) -> str:

@@ -20,7 +20,7 @@ from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.requests import error
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.local_names import BEFORE_NAME, NO_NAMES
+from capkernel.wire.local_names import BEFORE_NAME
 from capkernel.wire.plan import NOTHING, Plan
 
 CHECK = "capkernel_check_request"
@@ -60,9 +60,7 @@ class OwnRequests:
         stopped = await self._new_module(checker, modules, number, code, text)
         if stopped is not None:
             return stopped
-        names = modules.names()
-        more = () if names is NO_NAMES else (names,)
-        verdict = await checker.check(number, text, *more, trial=True)
+        verdict = await checker.check(number, text, modules.names(), trial=True)
         if isinstance(verdict, Rejected):
             shown, diagnostics = as_typed(code, text, verdict.diagnostics)
             return self._refused(code, shown, number, diagnostics)

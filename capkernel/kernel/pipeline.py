@@ -132,8 +132,7 @@ class Pipeline:
             if stopped is not None:
                 return stopped
             cell.names = self.modules.names()
-            more = () if cell.names is NO_NAMES else (cell.names,)
-            verdict = await checker.check(cell.number, cell.text, *more)
+            verdict = await checker.check(cell.number, cell.text, cell.names)
         except NotReady as problem:
             return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         except _Interrupted:
@@ -316,7 +315,8 @@ class Pipeline:
         try:
             worker, checker = await self._ready(cell)
             await self.settle()
-            verdict = await checker.check(number, text)
+            names = self.modules.names()
+            verdict = await checker.check(number, text, names)
         except NotReady as why:
             return failure("NotEvaluated", str(why))
         except _Interrupted:
@@ -332,7 +332,7 @@ class Pipeline:
         broker.open_cell(number, verdict.plan)
         self.running = cell
         try:
-            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks))
+            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks, names))
         except WorkerDied as death:
             return failure("WorkerDied", self._obituary(worker, str(death), "while an expression was evaluated"))
         finally:

@@ -72,6 +72,7 @@ class Evaluate(msgspec.Struct, tag="evaluate", frozen=True):
     cell: int
     text: str
     masks: tuple[MaskSite, ...] = ()
+    names: LocalNames = NO_NAMES
 
 
 class InputReply(msgspec.Struct, tag="input_reply", frozen=True):

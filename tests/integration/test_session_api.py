@@ -42,6 +42,8 @@ def test_results_say_how_a_cell_went(tmp_path: Path) -> None:
         (found,) = refused.diagnostics
         assert isinstance(found, Diagnostic)
         assert (found.code, found.span.line, found.severity) == ("ambient-authority", 2, "error")
+        assert refused.text.startswith("error[ambient-authority]: ")
+        assert refused.text.count(found.message) == 1  # the bundle says it; the error that follows would again
         assert (await session.execute("before")).status != "ok"  # nothing of it ran
 
         allowed = await session.execute("with request_file_system() as fs:\n    print(fs.access('a.txt').read())")
