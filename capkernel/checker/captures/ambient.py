@@ -173,7 +173,8 @@ class AmbientRule:
         path = path_of(node.func, self._context, self._view)
         if path == "builtins.open":
             return  # refused by its name
-        if path in table.path_functions:
+        refused = table.member(path) is not None and not self._is_plain_call(node.func, path)
+        if path in table.path_functions and not refused:
             argument = self._path_argument(node, table.path_functions[path])
             if argument is not None:
                 name = path.rpartition(".")[2]

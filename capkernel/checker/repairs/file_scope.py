@@ -1,7 +1,8 @@
 """The repair of files opened without asking: one `request_file_system` block round what of the cell uses files.
 
 Rule 1: a library gets an ordinary open file, so that it reads and writes the same bytes as it would by the path. What
-it takes from the name of a path (a format, an ending that it adds) is written out.
+it takes from the name of a path (a format, an ending that it adds) is written out. The one difference: a table is read
+as text, in which a line end inside of a quoted field is `\\n`, whatever it was.
 Rule 2: only what means the same is `safe`: paths that are known to stay below the notebook's folder, and calls whose
 every argument has its place here. The rest is `unsafe`, or left to other repairs.
 Rule 3: lines are moved by insertions at their beginning, never by writing them anew: what stands in them, and what
