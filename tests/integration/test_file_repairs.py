@@ -22,7 +22,7 @@ CELLS = {
     "a table": 'import pandas as pd\ndf = pd.read_csv("data.csv")\nprint(df.to_dict())',
     "options": 'df = pd.read_csv("latin.csv", encoding="latin-1", sep=";")\nprint(df.to_dict())',
     "compressed": 'df = pd.read_csv("data.csv.gz")\nprint(df.to_dict())',
-    "arrays": 'import numpy as np\na = np.load("a.npy")\nprint(a.tolist(), np.loadtxt("t.txt").tolist())',
+    "arrays": 'import numpy as np\na = np.load("a.npy")\nb = np.loadtxt("t.txt")\nprint(a, b)',
     "text": 'from pathlib import Path\nt = Path("lines.txt").read_text()\nprint(repr(t))',
     "a name": "from pathlib import Path\nbase = Path('sub')\nt = (base / 'in.txt').read_text()\nprint(repr(t))",
     "open": 'f = open("lines.txt")\nprint(f.readlines())\nf.close()',
@@ -38,7 +38,8 @@ CELLS = {
     'Path("note.txt").write_text("""two\nlines""")\nwith open("log.txt", "a") as f:\n    f.write("more\\n")\n'
     'print(open("out.csv").read())',
     "taking away": 'print(os.path.exists("old.txt"))\nos.remove("old.txt")\nprint(os.path.exists("old.txt"))',
-    "a function": 'def load(n: int) -> str:\n    with open(f"sub/in{n}.txt") as f:\n        return f.read()\nprint(load(2))',
+    "a function": 'def load(n: int) -> str:\n    with open(f"sub/in{n}.txt") as f:\n        return f.read()\n'
+    "print(load(2))",
 }
 CELLS["tables"] = "import glob\n" + CELLS["tables"]
 CELLS["writing"] = "from pathlib import Path\n" + CELLS["writing"]
