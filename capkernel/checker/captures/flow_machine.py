@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from mypy.types import AnyType, Type, get_proper_type
 
-from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View
+from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, Known, View
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import Types, only_classified, shown
 from capkernel.checker.captures.uses import SiteKey, verbs_of
@@ -147,13 +147,18 @@ class Machine:
         if value is not None:
             return value
         entry = self.entries.get(name)
-        if entry is None or isinstance(entry.known, Imported):
+        if entry is None:
             return NOTHING
-        if isinstance(entry.known, Function):
-            if isinstance(entry.known.node, ast.Lambda) and not entry.certain:
+        return frozenset[Token]().union(*(self._value_of(known, entry.certain) for known in entry.known_ways))
+
+    def _value_of(self, known: Known, certain: bool) -> Value:
+        if isinstance(known, Imported):
+            return NOTHING
+        if isinstance(known, Function):
+            if isinstance(known.node, ast.Lambda) and not certain:
                 return UNKNOWN
-            return frozenset((Closure(entry.known, self.session),)) | (NOTHING if entry.certain else UNKNOWN)
-        if isinstance(entry.known, Data) and self.types.is_immutable(entry.known.type):
+            return frozenset((Closure(known, self.session),)) | (NOTHING if certain else UNKNOWN)
+        if isinstance(known, Data) and self.types.is_immutable(known.type):
             return NOTHING
         return UNKNOWN
 

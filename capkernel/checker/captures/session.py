@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from capkernel.checker.captures.flow import Flow
 from capkernel.checker.captures.flow_machine import TooMuchWork
-from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View, context_of, final_entries
+from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View, context_of, final_entries, half_way_entries
 from capkernel.checker.captures.map_calls import MapCalls
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.rules import Rules
@@ -41,6 +41,7 @@ class Facts:
     entries: dict[str, Entry]
     classes: dict[str, Class]
     values: dict[str, Value] = field(default_factory=dict)  # of the names whose flow was followed
+    ever: dict[str, Value] = field(default_factory=dict)  # the same, at any point of the cell
     lines: dict[str, int] = field(default_factory=dict)
     heap: Heap | None = None
 
@@ -100,20 +101,27 @@ class CaptureSession:
         found = sorted(report.found, key=lambda one: (one.span.line, one.span.column))
         return CaptureVerdict(found, NOTHING if refused else plan.plan(), facts)
 
-    def commit(self, facts: Facts, bound: frozenset[str], deleted: frozenset[str]) -> None:
-        """The accepted cell ran and left these names."""
+    def commit(
+        self, facts: Facts, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False
+    ) -> None:
+        """The accepted cell ran and left these names. `raised`: it came half-way, nobody knows how far, so a name is
+        whatever the cell makes of it anywhere."""
+        entries = half_way_entries(facts.context, bound) if raised else facts.entries
+        values = facts.values
+        if raised:
+            values = values | {name: facts.ever[name] for name in bound & facts.ever.keys()}
         for name in deleted:
             self._entries.pop(name, None)
             self._frame.names.pop(name, None)
         for name in bound:
-            entry = facts.entries.get(name)
+            entry = entries.get(name)
             if entry is None:
                 self._entries.pop(name, None)  # bound by a star import: mypy knows what it is
             else:
                 self._entries[name] = entry
             self._frame.names.pop(name, None)
         # What the cell did to objects of earlier cells shows in their names, too.
-        for name, value in facts.values.items():
+        for name, value in values.items():
             if name in self._entries and name not in deleted:
                 if name not in bound:
                     # The cell may have ended before it came to bind the name; then it is what it was.
@@ -136,6 +144,7 @@ class CaptureSession:
         heap = Heap(self._heap.contents, self._heap.fields)
         heap.instances.update(self._heap.instances)
         flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)
+        ever = flow.record()
         try:
             flow.run(facts.context.cell.module)
         except TooMuchWork:
@@ -146,6 +155,7 @@ class CaptureSession:
                 help="split the cell, and keep what happens inside a block short",
             )
         facts.values, facts.lines, facts.heap = frame.names, frame.lines, heap
+        facts.ever = ever.get(frame, {})
         return flow.followed
 
     def _is_flow_needed(self, context: Context, reached: list[Function | Class]) -> bool:
@@ -193,14 +203,16 @@ class CaptureSession:
         return known
 
     def _definitions(self, entry: Entry) -> list[Function | Class]:
-        if isinstance(entry.known, (Function, Class)):
-            return [entry.known]
-        if not isinstance(entry.known, Data):
-            return []
-        infos = session_classes(entry.known.type)
-        infos |= {derived for info in infos for derived in self._types.overriders(info)}
-        bases = {base.fullname for info in infos for base in info.mro}
-        return [self._classes[name] for name in sorted(bases) if name in self._classes]
+        found: list[Function | Class] = []
+        for known in entry.known_ways:
+            if isinstance(known, (Function, Class)):
+                found.append(known)
+            elif isinstance(known, Data):
+                infos = session_classes(known.type)
+                infos |= {derived for info in infos for derived in self._types.overriders(info)}
+                bases = {base.fullname for info in infos for base in info.mro}
+                found += [self._classes[name] for name in sorted(bases) if name in self._classes]
+        return found
 
     def _names_of(self, definition: Function | Class) -> frozenset[str]:
         known = self._mentions.get(definition.node)

@@ -227,7 +227,7 @@ def _may_be(found: _Found, entries: Mapping[str, Entry], types: Types) -> bool:
     entry = entries.get(found.name)
     if entry is None:
         return True
-    if isinstance(entry.known, (Imported, Function, Class)):
+    if entry.others or isinstance(entry.known, (Imported, Function, Class)):
         return not entry.certain
     return not _surely_other(entry.known.type, types)
 
