@@ -119,6 +119,8 @@ class CheckerClient:
                 raise
             if isinstance(answer, Accepted):
                 self._pending[cell] = question
+            elif answer.parting:
+                self._lose()  # or the next question meets a process that is ending
             self._recycle_when_idle()
             return answer
 

@@ -64,10 +64,11 @@ class Accepted(msgspec.Struct, tag="accepted", frozen=True):
 
 
 class Rejected(msgspec.Struct, tag="rejected", frozen=True):
-    """Must not run. The session is as it was."""
+    """Must not run. The session is as it was. `parting`: the process ends after it, its memory is not to be trusted."""
 
     cell: int
     diagnostics: tuple[Diagnostic, ...]
+    parting: bool = False
 
 
 class Committed(msgspec.Struct, tag="committed", frozen=True):
