@@ -50,7 +50,9 @@ class Captures(Protocol):
     """The capture checker: what earlier cells left is its own state."""
 
     def check(self, cell: TypedCell, /) -> Verdict: ...
-    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False) -> None: ...
+    def commit(
+        self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False
+    ) -> None: ...
 
 
 Subset = Callable[[ast.Module, int, str], list[Diagnostic]]

@@ -24,7 +24,10 @@ CHOSEN = (
     ("unseen.md", ("After a return", "Where the type checker does not look")),
     ("injections.md", ("Look whether a key begins in a certain way", "Its length", "Carry it out by printing")),
     ("conditional_imports.md", ("Imported in a branch",)),
-    ("half_way.md", ("A helper of which nobody knows which one it is", "A helper that stands once", "A number, or text")),
+    (
+        "half_way.md",
+        ("A helper of which nobody knows which one it is", "A helper that stands once", "A number, or text"),
+    ),
     ("dangerous_looking.md", ("Code as text", "A function called `system`", "A secret in a list")),
 )
 _NEEDS_FILES = "request_file_system"

@@ -76,7 +76,15 @@ class Machine:
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
         self._running: dict[tuple[object, ...], Value] = {}
+        self._decorated: dict[ast.AST, Value] = {}
+        self.entered: dict[ast.AST, Cap] = {}  # calls by which the stack of a block enters a capability
+        # What the blocks around wait for when they end (executors, task groups), with the capabilities that are open.
+        self.waited: list[tuple[Value, frozenset[Cap]]] = []
         self.followed: set[tuple[SiteKey, str]] = set()  # what was done with which capability, for the plan
+
+    def decorated(self, function: Function) -> Value:
+        """What the decorators of a function of the session make of it."""
+        raise NotImplementedError
 
     def spend(self) -> None:
         self._steps += 1
@@ -149,6 +157,12 @@ class Machine:
         entry = self.entries.get(name)
         if entry is None:
             return NOTHING
+        known = entry.known
+        if isinstance(known, Function) and entry.certain and getattr(known.node, "decorator_list", None):
+            # What stands behind the name is what the decorators made of it. They are run once, and it is kept.
+            value = self.decorated(known)
+            self.session.names[name] = value
+            return value
         return frozenset[Token]().union(*(self._value_of(known, entry.certain) for known in entry.known_ways))
 
     def _value_of(self, known: Known, certain: bool) -> Value:

@@ -274,7 +274,7 @@ def half_way_entries(context: Context, names: Iterable[str]) -> dict[str, Entry]
 def _joined(ways: list[Known]) -> list[Known]:
     """The same with one value in place of all values: it has the type of any of them."""
     types = [way.type for way in ways if isinstance(way, Data)]
-    others = [way for way in ways if not isinstance(way, Data)]
+    others: list[Known] = [way for way in ways if not isinstance(way, Data)]
     if not types:
         return others
     sure = [typ for typ in types if typ is not None]

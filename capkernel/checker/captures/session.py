@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 
 from capkernel.checker.captures.flow import Flow
 from capkernel.checker.captures.flow_machine import TooMuchWork
-from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View, context_of, final_entries, half_way_entries
+from capkernel.checker.captures.known import (
+    Class,
+    Context,
+    Data,
+    Entry,
+    Function,
+    View,
+    context_of,
+    final_entries,
+    half_way_entries,
+)
 from capkernel.checker.captures.map_calls import MapCalls
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.rules import Rules
@@ -67,6 +77,7 @@ class CaptureSession:
         self._mentions: dict[ast.AST, frozenset[str]] = {}
         self._scoped: dict[ast.AST, bool] = {}
         self._pieces: dict[ast.AST, Piece] = {}
+        self._method_names: frozenset[str] = frozenset()
 
     def check(self, cell: TypedCell) -> CaptureVerdict:
         """Judge a typed cell. Changes nothing."""
@@ -89,7 +100,7 @@ class CaptureSession:
         rules.walk()
         reached, handed = self._reached(context)
         followed: set[tuple[SiteKey, str]] = set()
-        if rules.opens_block or self._is_flow_needed(context, reached):
+        if rules.opens_block or rules.stored & self._methods(own) or self._is_flow_needed(context, reached):
             followed = self._follow(facts, report, types, classes)
         if rules.opens_block or any(self._has_scope(function) for function in reached):
             rebound = frozenset().union(*(globals_of(function.node) for function in reached))
@@ -101,9 +112,7 @@ class CaptureSession:
         found = sorted(report.found, key=lambda one: (one.span.line, one.span.column))
         return CaptureVerdict(found, NOTHING if refused else plan.plan(), facts)
 
-    def commit(
-        self, facts: Facts, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False
-    ) -> None:
+    def commit(self, facts: Facts, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False) -> None:
         """The accepted cell ran and left these names. `raised`: it came half-way, nobody knows how far, so a name is
         whatever the cell makes of it anywhere."""
         entries = half_way_entries(facts.context, bound) if raised else facts.entries
@@ -132,6 +141,7 @@ class CaptureSession:
             self._heap = self._pruned(facts.heap)
         for name, definition in facts.classes.items():
             self._classes[name] = definition
+            self._method_names |= _method_names(definition)
             if definition.info is not None:
                 self._types.add_class(definition.info)
 
@@ -143,6 +153,8 @@ class CaptureSession:
         frame = Frame(None, None, dict(self._frame.names), dict(self._frame.lines))
         heap = Heap(self._heap.contents, self._heap.fields)
         heap.instances.update(self._heap.instances)
+        heap.partials.update(self._heap.partials)
+        heap.patched.update(self._heap.patched)
         flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)
         ever = flow.record()
         try:
@@ -169,6 +181,10 @@ class CaptureSession:
         for function in reached:
             names |= self._names_of(function)
         return bool(names & holding)
+
+    def _methods(self, own: dict[str, Class]) -> frozenset[str]:
+        """Names of methods: another function stored under one of them may be called in its place."""
+        return self._method_names.union(*(_method_names(definition) for definition in own.values()))
 
     def _read_by(self, function: Function) -> list[Value]:
         names = self._names_of(function)
@@ -232,12 +248,15 @@ class CaptureSession:
     def _pruned(self, heap: Heap) -> Heap:
         """Only what a name of the session can still reach."""
         kept = Heap()
-        for value in self._frame.names.values():
+        kept.patched = dict(heap.patched)
+        for value in [*self._frame.names.values(), *heap.patched.values()]:
             for token in heap.within(value):
                 if isinstance(token, Site) and token in heap.contents:
                     kept.contents[token] = heap.contents[token]
                     if token in heap.fields:
                         kept.fields[token] = heap.fields[token]
+                    if token.node in heap.partials:
+                        kept.partials[token.node] = heap.partials[token.node]
                     if token.node in heap.instances:
                         kept.instances[token.node] = heap.instances[token.node]
         return kept
@@ -245,6 +264,10 @@ class CaptureSession:
 
 def _overlay(old: dict[str, Entry], new: dict[str, Entry]) -> dict[str, Entry]:
     return {**old, **new}
+
+
+def _method_names(definition: Class) -> frozenset[str]:
+    return frozenset(method.name for method in definition.methods())
 
 
 def _classes_of(context: Context) -> dict[str, Class]:
