@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from capkernel.diagnostics.model import Diagnostic
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 
 # ── kernel → checker ─────────────────────────────────────────────────────────────────────────────────────────────────
