@@ -7,12 +7,13 @@ import ast
 from mypy.nodes import TypeInfo
 from mypy.types import CallableType, Overloaded, Type, get_proper_type
 
+from capkernel.checker.captures.flow_expr import is_open_file
 from capkernel.checker.captures.flow_functions import Arguments, Functions, is_getter, type_object
 from capkernel.checker.captures.known import Function, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import MUTATING, is_accessor
 from capkernel.checker.captures.scopes import parameters_of
-from capkernel.checker.captures.types import API, instances, is_session_module
+from capkernel.checker.captures.types import API, instances, is_any, is_session_module
 from capkernel.checker.captures.uses import ANY
 from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Token, Value
 from capkernel.checker.captures.waiting import is_run_through, is_waited_for
@@ -39,7 +40,6 @@ _BARE_DECORATORS = ("builtins.", "contextlib.", "functools.", "typing.", "typing
 _WHOLE = frozenset(("append", "appendleft", "add", "put", "put_nowait"))
 _PASSING = frozenset(("concurrent.futures.as_completed", "asyncio.as_completed"))
 _RUNNING = frozenset(("asyncio.to_thread",))
-_FILES = ("typing.TextIO", "typing.BinaryIO", "typing.IO")
 _OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
 
 
@@ -352,8 +352,8 @@ class Calls(Functions):
         caps = (self.caps(given) | self.caps(receiver)) & set(self.active)
         if caps and not self._only_passes_on(function, name):
             # With an open file it can do what that was opened for, which is counted where it was.
-            files = [value for expression, value in arguments if self._is_open_file(expression)]
-            others = [value for expression, value in arguments if not self._is_open_file(expression)]
+            files = [value for expression, value in arguments if self._is_open_file(expression, value)]
+            others = [value for expression, value in arguments if not self._is_open_file(expression, value)]
             used = caps if not files else (self.caps(frozenset().union(*others)) | self.caps(receiver)) & caps
             self.followed.update(((cap.cell, cap.line, cap.column), ANY) for cap in used)
         inside = frozenset().union(
@@ -369,13 +369,11 @@ class Calls(Functions):
             files_only = name in ambient().path_functions or (
                 isinstance(function, ast.Attribute) and function.attr in ambient().path_methods
             )
-            kept = [pair for pair in arguments if not (files_only and self._is_open_file(pair[0]))]
+            kept = [pair for pair in arguments if not (files_only and self._is_open_file(*pair))]
             self._check_put_into_data(node, kept)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
-        if name in borrows().data and len(arguments) == len(
-            [pair for pair in arguments if self._is_open_file(pair[0])]
-        ):
+        if name in borrows().data and len(arguments) == len([pair for pair in arguments if self._is_open_file(*pair)]):
             return NOTHING  # what is read out of a file is data, whatever type it has
         holds = self.heap.within(given) | self.heap.within(receiver)
         if caps and keeps:
@@ -389,10 +387,10 @@ class Calls(Functions):
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
 
-    def _is_open_file(self, expression: ast.expr) -> bool:
+    def _is_open_file(self, expression: ast.expr, value: Value) -> bool:
         typ = self.context.type_of(expression)
-        owners = [] if typ is None else list(instances(typ))
-        return bool(owners) and all(info.fullname in _FILES for info in owners)
+        # In a helper without annotations it is what it was where it was opened.
+        return is_open_file(typ) or (is_any(typ) and bool(value) and value - {UNTRUSTED} in self.files)
 
     def _is_of_arrays(self, function: ast.expr, name: str) -> bool:
         """Whether it is a function of numpy or pandas, whose types say that there is nothing but data in a value."""

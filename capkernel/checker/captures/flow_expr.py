@@ -245,6 +245,8 @@ class Expressions(Machine):
     def assign(self, target: ast.expr, value: Value, source: Type | None, parts: bool = False) -> None:
         """Bind or store. `source` is the type of the whole right side; with `parts`, the target gets a part of it."""
         if isinstance(target, ast.Name):
+            if is_open_file(self.context.type_of(target)):
+                self.files.add(value - {UNTRUSTED})
             if self._is_claim(target, value, source, parts):
                 value |= {UNTRUSTED}
             self.set_name(target, value)
@@ -274,6 +276,14 @@ class Expressions(Machine):
         if typ is not None and not self.types.is_plain(typ):
             return False
         return not parts or mentions_any(source)
+
+
+_FILES = ("typing.TextIO", "typing.BinaryIO", "typing.IO")
+
+
+def is_open_file(typ: Type | None) -> bool:
+    owners = [] if typ is None else list(instances(typ))
+    return bool(owners) and all(info.fullname in _FILES for info in owners)
 
 
 def _is_session(typ: Type | None) -> bool:

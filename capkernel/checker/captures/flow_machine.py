@@ -9,7 +9,7 @@ from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, Known, View
 from capkernel.checker.captures.scopes import Scope
-from capkernel.checker.captures.types import Types, only_classified, shown
+from capkernel.checker.captures.types import Types, is_library_function, only_classified, shown
 from capkernel.checker.captures.uses import SiteKey, verbs_of
 from capkernel.checker.captures.values import (
     NOTHING,
@@ -77,6 +77,7 @@ class Machine:
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
         self._running: dict[tuple[object, ...], Value] = {}
         self._decorated: dict[ast.AST, Value] = {}
+        self.files: set[Value] = set()  # what names of open files hold
         self.entered: dict[ast.AST, Cap] = {}  # calls by which the stack of a block enters a capability
         # What the blocks around wait for when they end (executors, task groups), with the capabilities that are open.
         self.waited: list[tuple[Value, frozenset[Cap]]] = []
@@ -172,7 +173,7 @@ class Machine:
             if isinstance(known.node, ast.Lambda) and not certain:
                 return UNKNOWN
             return frozenset((Closure(known, self.session),)) | (NOTHING if certain else UNKNOWN)
-        if isinstance(known, Data) and self.types.is_immutable(known.type):
+        if isinstance(known, Data) and (self.types.is_immutable(known.type) or is_library_function(known.type)):
             return NOTHING
         return UNKNOWN
 

@@ -12,6 +12,7 @@ from capkernel.checker.captures.classified import ClassifiedRule
 from capkernel.checker.captures.frame_text import FrameText
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.scope_sites import entering_block, granting_name
@@ -25,13 +26,21 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 class Rules:
     """All rules but the flow of capabilities."""
 
-    def __init__(self, context: Context, view: View, report: Report, plan: PlanBuilder, maps: MapCalls) -> None:
+    def __init__(
+        self,
+        context: Context,
+        view: View,
+        report: Report,
+        plan: PlanBuilder,
+        maps: MapCalls,
+        openers: Openers,
+    ) -> None:
         self._context = context
         self._report = report
         self._plan = plan
         self._maps = maps
         self._view = view
-        self._ambient = AmbientRule(context, view, report)
+        self._ambient = AmbientRule(context, view, report, openers)
         self._classified = ClassifiedRule(context, view, report)
         self._frames = FrameText(context, view, report)
         self.opens_block = False

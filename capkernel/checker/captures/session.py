@@ -23,6 +23,7 @@ from capkernel.checker.captures.known import (
     half_way_entries,
 )
 from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.rules import Rules
 from capkernel.checker.captures.scope_sites import has_scope
@@ -54,6 +55,7 @@ class Facts:
     ever: dict[str, Value] = field(default_factory=dict)  # the same, at any point of the cell
     lines: dict[str, int] = field(default_factory=dict)
     heap: Heap | None = None
+    openers: dict[str, str] = field(default_factory=dict)  # names that hold a function that takes a path
 
 
 @dataclass
@@ -78,6 +80,7 @@ class CaptureSession:
         self._scoped: dict[ast.AST, bool] = {}
         self._pieces: dict[ast.AST, Piece] = {}
         self._method_names: frozenset[str] = frozenset()
+        self._openers: dict[str, str] = {}
 
     def check(self, cell: TypedCell) -> CaptureVerdict:
         """Judge a typed cell. Changes nothing."""
@@ -96,8 +99,10 @@ class CaptureSession:
         facts = Facts(context, final_entries(context), own)
         view = View(self._entries, context, None)
         maps = MapCalls(context, self._entries, types, classes, report, plan)
-        rules = Rules(context, view, report, plan, maps)
+        openers = Openers(self._openers)
+        rules = Rules(context, view, report, plan, maps, openers)
         rules.walk()
+        facts.openers = openers.here
         reached, handed = self._reached(context)
         followed: set[tuple[SiteKey, str]] = set()
         if rules.opens_block or rules.stored & self._methods(own) or self._is_flow_needed(context, reached):
@@ -129,6 +134,9 @@ class CaptureSession:
             else:
                 self._entries[name] = entry
             self._frame.names.pop(name, None)
+        for name in bound | deleted:
+            self._openers.pop(name, None)
+        self._openers |= {name: path for name, path in facts.openers.items() if name in self._entries}
         # What the cell did to objects of earlier cells shows in their names, too.
         for name, value in values.items():
             if name in self._entries and name not in deleted:
