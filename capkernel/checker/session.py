@@ -53,7 +53,9 @@ class Captures(Protocol):
     """The capture checker: what earlier cells left is its own state."""
 
     def check(self, cell: TypedCell, /) -> Verdict: ...
-    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /) -> None: ...
+    def commit(
+        self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False
+    ) -> None: ...
 
 
 Subset = Callable[[ast.Module, int, str], list[Diagnostic]]
@@ -165,7 +167,7 @@ class CheckerSession:
         self._dependants.commit(checked, bound, deleted)
         for name in bound:
             self._refused_names.pop(name, None)
-        self._captures.commit(facts, bound, deleted)
+        self._captures.commit(facts, bound, deleted, raised=raised)
 
     def discard(self, cell: int) -> None:
         """The accepted cell did not run, or is asked about again."""

@@ -94,8 +94,8 @@ def _possible_path(node: ast.expr, context: Context, view: View) -> str:
     else:
         paths = [binding.path for _, _, binding in context.top.get(node.id, ()) if binding.path]
         entry = view.lookup(node.id)
-        if entry is not None and isinstance(entry.known, Imported):
-            paths.append(entry.known.path)
+        if entry is not None:
+            paths += [known.path for known in entry.known_ways if isinstance(known, Imported)]
     return next((path for path in paths if ambient().reaches(path)), paths[0] if paths else "")
 
 

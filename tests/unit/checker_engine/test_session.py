@@ -129,7 +129,7 @@ def test_a_crash_is_no_verdict(cells) -> None:
         def check(self, cell: object, /) -> object:
             raise RuntimeError("a bug")
 
-        def commit(self, *_: object) -> None: ...
+        def commit(self, *_: object, **__: object) -> None: ...
 
     session = CheckerSession(cells.engine, SimpleNamespace(), lambda *_: [], Broken())  # type: ignore[arg-type]
     with pytest.raises((RuntimeError, AttributeError)):
