@@ -2,8 +2,8 @@
 
 Checker and worker compile the same text with the same interpreter, so both compute the same key; the kernel trusts only
 the checker's. The first instructions (RESUME, MAKE_CELL, COPY_FREE_VARS) carry no column and do not count.
-Where no instruction has a place (Python 3.12 gives `lambda: 1` none), what the code takes and returns stands for it: two
-of these on one line with one key do the same.
+Where no instruction has a place (Python 3.12 gives `lambda: 1` none), what the code takes and returns stands for it:
+two of these on one line with one key do the same.
 """
 
 from __future__ import annotations

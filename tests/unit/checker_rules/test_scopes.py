@@ -84,8 +84,8 @@ def _own(scope: Scope) -> set[str]:
 
 
 def _inlined(scope: Scope) -> set[str]:
-    """PEP 709: the compiler lists what a comprehension binds with the names of the function around it. A name means there
-    what it meant before, so our scopes stay apart."""
+    """PEP 709: the compiler lists what a comprehension binds with the names of the function around it. A name still
+    means there what it meant before, so our scopes stay apart."""
     names: set[str] = set()
     for child in scope.children:
         if isinstance(child.node, ast.ListComp | ast.SetComp | ast.DictComp):
