@@ -30,7 +30,7 @@ from capkernel.checker.turns import Turns
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 
 _READ = 65536
 START_SECONDS = 180.0  # the first start on a machine reads the types of the libraries
@@ -119,6 +119,8 @@ class CheckerClient:
                 raise
             if isinstance(answer, Accepted):
                 self._pending[cell] = question
+            elif answer.parting:
+                self._lose()  # or the next question meets a process that is ending
             self._recycle_when_idle()
             return answer
 

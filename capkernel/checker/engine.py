@@ -58,6 +58,7 @@ from capkernel.checker.symbols import (
 )
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.wire.codekey import cell_filename
+from capkernel.wire.local_names import without_prefixes
 
 _MODULE_NAMES = frozenset(
     ("__name__", "__doc__", "__file__", "__builtins__", "__annotations__", "__package__", "__spec__", "__path__")
@@ -409,7 +410,7 @@ class Engine:
 
     def describe(self, typ: Type | None) -> str:
         """A type as the person reads it; a literal shows as the type of its value."""
-        return "" if typ is None else widen(format_type_bare(typ, self._options))
+        return "" if typ is None else without_prefixes(widen(format_type_bare(typ, self._options)))
 
     def describe_binding(self, binding: Binding) -> str:
         """The same for what a name is bound to; a kind ("module", "function") where there is no type."""

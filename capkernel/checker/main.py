@@ -153,7 +153,8 @@ def _check(link: _Link, session: CheckerSession, message: Check, wall_seconds: f
         return session.check(message.cell, message.text, message.names)
     except MemoryError:
         # The verdict is sure; what is left in memory is not.
-        link.send(Rejected(message.cell, (too_much(message.cell, "checking this cell used all the memory it may"),)))
+        problem = too_much(message.cell, "checking this cell used all the memory it may")
+        link.send(Rejected(message.cell, (problem,), parting=True))
         _end("out of memory", _CRASHED)
     finally:
         signal.alarm(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from capkernel.wire.local_modules import without_prefixes
+from capkernel.wire.local_names import without_prefixes
 
 _CELL_NAME = re.compile(r"\bcell_(\d+)(?:_\d+)?\.([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 _HIDDEN = re.compile(r"(?<!\w)·")  # inside a name it is a letter like any other

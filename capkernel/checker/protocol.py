@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from capkernel.diagnostics.model import Diagnostic
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 
 # ── kernel → checker ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -64,10 +64,11 @@ class Accepted(msgspec.Struct, tag="accepted", frozen=True):
 
 
 class Rejected(msgspec.Struct, tag="rejected", frozen=True):
-    """Must not run. The session is as it was."""
+    """Must not run. The session is as it was. `parting`: the process ends after it, its memory is not to be trusted."""
 
     cell: int
     diagnostics: tuple[Diagnostic, ...]
+    parting: bool = False
 
 
 class Committed(msgspec.Struct, tag="committed", frozen=True):

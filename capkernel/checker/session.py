@@ -27,7 +27,9 @@ from capkernel.checker.scan import scan
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic, Span
 from capkernel.wire.codekey import cell_filename
-from capkernel.wire.local_modules import NO_NAMES, LocalNames, Problem, rename
+from capkernel.wire.local_imports import Problem
+from capkernel.wire.local_names import NO_NAMES, LocalNames
+from capkernel.wire.local_renaming import rename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024

@@ -33,7 +33,7 @@ from capkernel.kernel.requests import ON_CONTROL, Requests
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
-from capkernel.wire.local_modules import BEFORE_NAME
+from capkernel.wire.local_names import BEFORE_NAME
 from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
 
 _REQUESTS_KEPT = 1000

@@ -17,14 +17,9 @@ from dataclasses import dataclass
 from capkernel.diagnostics import Diagnostic, Span
 from capkernel.diagnostics.source_lines import source_lines
 from capkernel.wire.codekey import FIRST_MODULE
-from capkernel.wire.local_modules import (
-    NO_NAMES,
-    LocalNames,
-    exports_of,
-    imported_modules,
-    rename,
-    without_prefixes,
-)
+from capkernel.wire.local_imports import exports_of, imported_modules
+from capkernel.wire.local_names import NO_NAMES, LocalNames, without_prefixes
+from capkernel.wire.local_renaming import rename
 
 MOST_MODULES = 200
 _CELL = re.compile(r"\b[Cc]ell\[(9\d{8})\]|\b[Cc]ell (9\d{8})|<cell (9\d{8})>")

@@ -34,7 +34,7 @@ from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
 
 _GRACE_SECONDS = 5.0
@@ -119,8 +119,7 @@ class Pipeline:
             if stopped is not None:
                 return stopped
             cell.names = self._modules.names()
-            more = () if cell.names is NO_NAMES else (cell.names,)
-            verdict = await checker.check(cell.number, cell.text, *more)
+            verdict = await checker.check(cell.number, cell.text, cell.names)
         except NotReady as problem:
             return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
         except _Interrupted:
@@ -291,7 +290,8 @@ class Pipeline:
         try:
             worker, checker = await self._ready(cell)
             await self.settle()
-            verdict = await checker.check(number, text)
+            names = self._modules.names()
+            verdict = await checker.check(number, text, names)
         except NotReady as why:
             return failure("NotEvaluated", str(why))
         except _Interrupted:
@@ -307,7 +307,7 @@ class Pipeline:
         broker.open_cell(number, verdict.plan)
         self.running = cell
         try:
-            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks))
+            finished = await self._finish(cell, worker, Evaluate(request, number, text, verdict.plan.masks, names))
         except WorkerDied as death:
             return failure("WorkerDied", self._obituary(worker, str(death), "while an expression was evaluated"))
         finally:

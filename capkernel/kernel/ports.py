@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from capkernel.checker.protocol import Accepted, Rejected
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
 

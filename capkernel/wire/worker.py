@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from capkernel.wire.local_modules import NO_NAMES, LocalNames
+from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import CodeKey, MaskSite
 
 # A body from the worker is decoded into Python objects in the kernel, which take far more room than its bytes. Outputs
@@ -68,6 +68,7 @@ class Evaluate(msgspec.Struct, tag="evaluate", frozen=True):
     cell: int
     text: str
     masks: tuple[MaskSite, ...] = ()
+    names: LocalNames = NO_NAMES
 
 
 class InputReply(msgspec.Struct, tag="input_reply", frozen=True):

@@ -7,6 +7,7 @@ The asyncio loop lives as long as the session, so what a cell started (tasks, ti
 # (ipykernel and IPython leave their methods without annotations)
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import ctypes
@@ -15,7 +16,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ipykernel.jsonutil import json_clean
@@ -24,7 +25,8 @@ import capkernel.api
 from capkernel.api import membrane as installed
 from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
 from capkernel.wire.errors import LocalProtocolError
-from capkernel.wire.local_modules import BEFORE_NAME, plain_name
+from capkernel.wire.local_names import BEFORE_NAME, plain_name
+from capkernel.wire.local_renaming import rename
 from capkernel.wire.worker import Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
@@ -146,8 +148,7 @@ class Worker:
         self._membrane.know_cell(wanted.cell, wanted.masks, wanted.text)
         try:
             with self._interrupts.armed():
-                code = compile(wanted.text, cell_filename(wanted.cell), "eval", dont_inherit=True)
-                value = eval(code, shell.user_global_ns, shell.user_ns)  # noqa: S307 — checked like a cell
+                value = eval(_expression(wanted), shell.user_global_ns, shell.user_ns)  # noqa: S307 — checked like a cell
                 data, metadata = shell.display_formatter.format(value)
         except (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError) as problem:
             try:
@@ -172,6 +173,14 @@ class Worker:
         sys.stdout.flush()
         sys.stderr.flush()
         _flush_c()
+
+
+def _expression(wanted: Evaluate) -> CodeType:
+    """Parsed and renamed as the checker did it: as a cell, which is one expression."""
+    tree = rename(ast.parse(wanted.text), wanted.names).tree
+    statement = tree.body[-1]
+    assert isinstance(statement, ast.Expr)
+    return compile(ast.Expression(statement.value), cell_filename(wanted.cell), "eval", dont_inherit=True)
 
 
 def _kernel(loop: asyncio.AbstractEventLoop, channel: Channel, interrupts: Interrupts) -> WorkerKernel:

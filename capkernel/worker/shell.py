@@ -29,7 +29,7 @@ from IPython.utils.tokenutil import token_at_cursor
 from traitlets.config import Config
 
 from capkernel.wire.codekey import FIRST_MODULE, cell_filename, cell_of
-from capkernel.wire.local_modules import rename
+from capkernel.wire.local_renaming import rename
 from capkernel.wire.worker import Execute
 from capkernel.worker import looking
 from capkernel.worker.channel import Channel

@@ -293,6 +293,34 @@ def test_out_of_memory(processes: Processes, cache_directory: Path) -> None:
     run(body)
 
 
+# Says its verdict, that it will end, and then takes its time about it.
+PARTING = """
+import socket, sys, time
+from capkernel.checker.protocol import Rejected, Started, ToChecker
+from capkernel.wire.frames import FrameReader, encode
+link, reader = socket.socket(fileno=int(sys.argv[2])), FrameReader(ToChecker)
+link.sendall(encode(Started("", 0.0)))
+while True:
+    reader.feed(link.recv(65536))
+    for message, _blob in reader.frames():
+        link.sendall(encode(Rejected(message.cell, (), parting=True)))
+        time.sleep(60)
+"""
+
+
+def test_a_parting_answer_is_the_last_that_is_asked_of_the_process(processes: Processes, cache_directory: Path) -> None:
+    processes.command = [sys.executable, "-c", PARTING]
+
+    async def body() -> None:
+        async with checker(processes, cache_directory, wall_seconds=20.0) as client:
+            processes.command = COMMAND
+            assert isinstance(await client.check(1, "x = 1"), Rejected)
+            await accept(client, 2, "x = 1")
+            assert len(processes.started) == 2
+
+    run(body)
+
+
 def test_the_kernel_is_gone(processes: Processes, cache_directory: Path) -> None:
     async def body() -> None:
         client = CheckerClient(processes.spawn, profile="standard", cache_directory=cache_directory)

@@ -70,6 +70,10 @@ def test_the_ways_to_import(kernel: LiveKernel) -> None:
     assert kernel.run("import pkg\npkg.start(), pkg.VERSION").text == "(42, '1')"
     assert kernel.run("from pkg.sub import deep\nimport pkg.core\ndeep.value(), pkg.core.start()").text == "(41, 42)"
     assert kernel.run("from helpers import *\nclean(' a ')").text == "'a'"
+    reply = kernel.run("3", user_expressions={"n": "scaled(3) + utils.SCALE", "gone": "utils.nothing"}).reply
+    beside = reply["user_expressions"]
+    assert beside["n"]["data"] == {"text/plain": "12"}
+    assert beside["gone"]["ename"] == "CellRefused"
     assert kernel.run("scaled = scaled(2)\nscaled").text == "6", "a name is a name: it can be bound anew"
     assert kernel.run("scaled + 1").text == "7"
 
@@ -80,6 +84,8 @@ def test_its_functions_are_judged_like_those_of_cells(kernel: LiveKernel) -> Non
     )
     assert ran.ok, ran.everything
     assert "Classified[str]" in ran.text
+    made = kernel.run("from utils import Point\nclassify(3).map(lambda n: Point(n))").text
+    assert "Classified[Point](***)" in made
     assert kernel.run("secret.map(noisy)").codes == ["impure-map"]
     assert kernel.run("secret.map(lambda text: utils.tidy(text).upper())").ok
     assert kernel.run("secret.map(lambda text: utils.noisy(text))").codes == ["impure-map"]

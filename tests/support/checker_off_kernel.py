@@ -36,7 +36,7 @@ class AcceptsEverything:
     async def start(self) -> None:
         pass
 
-    async def check(self, cell: int, text: str) -> Accepted | Rejected:
+    async def check(self, cell: int, text: str, _names: object = None) -> Accepted | Rejected:
         keys = CodeKeys(cell, text)
         definitions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda | ast.FunctionDef)]
         pure = []

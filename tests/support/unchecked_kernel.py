@@ -33,7 +33,7 @@ class AcceptsWhatParses:
     async def start(self) -> None:
         pass
 
-    async def check(self, cell: int, text: str) -> Accepted | Rejected:
+    async def check(self, cell: int, text: str, _names: object = None) -> Accepted | Rejected:
         if "SLOWLY" in text:
             await asyncio.sleep(0.3)
         if "REFUSE" in text:

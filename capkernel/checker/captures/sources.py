@@ -9,7 +9,7 @@ import ast
 
 from capkernel.checker.captures.codekeys import Definition
 from capkernel.diagnostics.source_lines import source_lines
-from capkernel.wire.local_modules import BEFORE_NAME
+from capkernel.wire.local_names import BEFORE_NAME
 
 
 def shipped_source(node: Definition, text: str) -> str | None:

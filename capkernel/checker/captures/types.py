@@ -30,6 +30,8 @@ from mypy.types import (
     get_proper_type,
 )
 
+from capkernel.wire.local_names import without_prefixes
+
 API = "capkernel.api."
 CLASSIFIED = "capkernel.api.classified.Classified"
 CAPABILITY = "capkernel.api.files.Capability"
@@ -338,6 +340,10 @@ def session_classes(typ: Type | None) -> set[TypeInfo]:
 
 def shown(typ: Type | None) -> str:
     """A type as a person writes it: no module names, no cell numbers, no literal values."""
+    return without_prefixes(_written(typ))
+
+
+def _written(typ: Type | None) -> str:
     if typ is None:
         return "?"
     if isinstance(typ, TypeAliasType) and typ.alias is not None and typ.is_recursive:
@@ -350,22 +356,22 @@ def shown(typ: Type | None) -> str:
     if isinstance(proper, LiteralType):
         return proper.fallback.type.name
     if isinstance(proper, UnionType):
-        return " | ".join(dict.fromkeys(shown(item) for item in proper.items))
+        return " | ".join(dict.fromkeys(_written(item) for item in proper.items))
     if isinstance(proper, TupleType):
         if proper.partial_fallback.type.fullname != "builtins.tuple":
             return proper.partial_fallback.type.name
-        return f"tuple[{', '.join(shown(item) for item in proper.items) or '()'}]"
+        return f"tuple[{', '.join(_written(item) for item in proper.items) or '()'}]"
     if isinstance(proper, TypedDictType):
         return proper.fallback.type.name if proper.fallback.type.name != "_TypedDict" else "dict"
     if isinstance(proper, (CallableType, Overloaded)):
         return "Callable" if not proper.is_type_obj() else f"type[{proper.type_object().name}]"
     if isinstance(proper, TypeType):
-        return f"type[{shown(proper.item)}]"
+        return f"type[{_written(proper.item)}]"
     if isinstance(proper, TypeVarLikeType):
-        return shown(proper.upper_bound)
+        return _written(proper.upper_bound)
     if isinstance(proper, Instance):
         if not proper.args:
             return proper.type.name
         more = ", ..." if proper.type.fullname == "builtins.tuple" else ""
-        return f"{proper.type.name}[{', '.join(shown(argument) for argument in proper.args)}{more}]"
+        return f"{proper.type.name}[{', '.join(_written(argument) for argument in proper.args)}{more}]"
     return "Never" if isinstance(proper, UninhabitedType) else "?"

@@ -52,7 +52,7 @@ class Parts:
         if self.no_vault:
             raise NotReady(self.no_vault)
 
-    async def check(self, cell: int, text: str) -> Any:
+    async def check(self, cell: int, text: str, _names: object = None) -> Any:
         self.diary.append(f"check {text!r}")
         self.during_check()
         return self.verdict(cell, text)

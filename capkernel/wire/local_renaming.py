@@ -1,9 +1,8 @@
-"""Modules beside the notebook, as session code: their names become names of the session, under a prefix.
+"""A text with every name of a local module as the session calls it.
 
-`utils.py` is judged and run like a cell, but what its top level binds as `f` the session knows as `utilsǀf`. A cell
-that says `from utils import f`, or `utils.f`, means that name; the import itself does nothing any more. So every rule
-about functions of earlier cells holds for those of local modules, and a module that is read again changes what its
-names mean.
+A cell that says `from utils import f`, or `utils.f`, means the session's `utilsǀf`; the import itself does nothing any
+more. So every rule about functions of earlier cells holds for those of local modules, and a module that is read again
+changes what its names mean.
 
 Checker and worker both parse the same text and both call `rename` on the tree, with the same LocalNames.
 
@@ -15,46 +14,18 @@ Rule 3: places are kept: every node stays where the text has it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import msgspec
-
+from capkernel.wire.local_imports import LocalImports, OtherBindings, Problem, all_bound
+from capkernel.wire.local_names import DOT, LocalNames, session_name
 from capkernel.wire.scope_bindings import ScopeBindings, arguments_of
 
-# Letters, as Python sees them (clicks of Khoisan languages), that nobody has on a keyboard.
-BEFORE_NAME = "ǀ"
-_DOT = "ǁ"
 _NAMED_BY_TEXT = frozenset(("TypeVar", "ParamSpec", "TypeVarTuple", "NewType", "namedtuple", "NamedTuple", "TypedDict"))
 
+
 _Node = TypeVar("_Node", bound=ast.AST)
-
-
-class LocalNames(msgspec.Struct, frozen=True):
-    """What one text means by its imports.
-
-    `module` is "" for a cell, else the text is that module's. `exports`: loaded module → name → what it is: "m" for a
-    module, "m:n" for name n of module m. `aliases`: names of the session that earlier cells imported, likewise.
-    """
-
-    module: str = ""
-    package: bool = False
-    exports: dict[str, dict[str, str]] = {}
-    aliases: dict[str, str] = {}
-
-
-NO_NAMES = LocalNames()
-
-
-@dataclass
-class Problem:
-    """What a text says of a local module and cannot mean. `why` is one line."""
-
-    node: ast.AST
-    why: str
-    code: str = "unsafe-import"
-    help: str = ""
 
 
 @dataclass
@@ -66,61 +37,6 @@ class Renamed:
     problems: list[Problem] = field(default_factory=list)
 
 
-def session_name(module: str, name: str) -> str:
-    """What the session calls `name` of `module`."""
-    return module.replace(".", _DOT) + BEFORE_NAME + name
-
-
-def plain_name(name: str) -> str:
-    """What the module itself calls it."""
-    return name.rpartition(BEFORE_NAME)[2]
-
-
-def without_prefixes(text: str) -> str:
-    """`text` with every session name of a local module as the module has it."""
-    if BEFORE_NAME not in text:
-        return text
-    parts = text.split(BEFORE_NAME)
-    for index, part in enumerate(parts[:-1]):
-        end = len(part)
-        while end and (part[end - 1].isalnum() or part[end - 1] in ("_", _DOT)):
-            end -= 1
-        parts[index] = part[:end]
-    return "".join(parts)
-
-
-def imported_modules(tree: ast.AST, module: str, package: bool) -> list[tuple[ast.stmt, str, tuple[str, ...]]]:
-    """Every import of a text: the statement, the dotted module, and the names that may be submodules of it."""
-    found: list[tuple[ast.stmt, str, tuple[str, ...]]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [(node, alias.name, ()) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            source = absolute(node, module, package)
-            if source:
-                found.append((node, source, tuple(alias.name for alias in node.names if alias.name != "*")))
-    return found
-
-
-def absolute(node: ast.ImportFrom, module: str, package: bool) -> str:
-    """The module that a `from` import names; "" when it climbs out of the package."""
-    if not node.level:
-        return node.module or ""
-    parts = module.split(".") if module else []
-    kept = len(parts) - node.level + package
-    if not module or kept < 1:
-        return ""
-    return ".".join([*parts[:kept], *([node.module] if node.module else [])])
-
-
-def exports_of(tree: ast.Module, names: LocalNames) -> dict[str, str]:
-    """What other texts may import from the module `tree` is of. `names.exports` has what it imports itself."""
-    local = _LocalImports(names)
-    own = _bound(tree.body, local)
-    exported = {name: f"{names.module}:{name}" for name in own}
-    return {**local.found(tree.body), **exported}
-
-
 def rename(tree: ast.Module, names: LocalNames) -> Renamed:
     """The tree with every name of a local module as the session calls it. Changes `tree`."""
     if not names.module and not names.exports:
@@ -128,103 +44,6 @@ def rename(tree: ast.Module, names: LocalNames) -> Renamed:
     work = _Renamer(names)
     work.module(tree)
     return Renamed(tree, work.top.aliases, work.problems)
-
-
-class _LocalImports:
-    """What the imports of local modules bind."""
-
-    def __init__(self, names: LocalNames) -> None:
-        self._names = names
-        self._roots = {module.partition(".")[0] for module in names.exports}
-
-    def is_local(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Import):
-            return all(alias.name.partition(".")[0] in self._roots for alias in node.names)
-        if isinstance(node, ast.ImportFrom):
-            return self._source(node).partition(".")[0] in self._roots
-        return False
-
-    def _source(self, node: ast.ImportFrom) -> str:
-        return absolute(node, self._names.module, self._names.package)
-
-    def found(self, body: Iterable[ast.AST], problems: list[Problem] | None = None) -> dict[str, str]:
-        """Name → what it is, of the imports of one scope."""
-        found: dict[str, str] = {}
-        for node in _of_one_scope(body):
-            if isinstance(node, ast.Import) and self.is_local(node):
-                for alias in node.names:
-                    if alias.name not in self._names.exports:
-                        _add(problems, node, f"there is no module `{alias.name}` beside the notebook")
-                    elif alias.asname:
-                        found[alias.asname] = alias.name
-                    else:
-                        root = alias.name.partition(".")[0]
-                        found[root] = root
-            elif isinstance(node, ast.ImportFrom) and self.is_local(node):
-                source = self._source(node)
-                if source not in self._names.exports:
-                    _add(problems, node, f"there is no module `{source}` beside the notebook")
-                    continue
-                for alias in node.names:
-                    if alias.name == "*":
-                        exported = self._names.exports[source]
-                        found |= {name: target for name, target in exported.items() if not name.startswith("_")}
-                        continue
-                    target = self.member(source, alias.name)
-                    if target is None:
-                        _add(problems, node, f"the local module `{source}` has no name `{alias.name}`")
-                    else:
-                        found[alias.asname or alias.name] = target
-        return found
-
-    def member(self, module: str, name: str) -> str | None:
-        target = self._names.exports.get(module, {}).get(name)
-        if target is None and f"{module}.{name}" in self._names.exports:
-            return f"{module}.{name}"
-        return target
-
-
-def _add(problems: list[Problem] | None, node: ast.AST, why: str) -> None:
-    if problems is not None:
-        problems.append(
-            Problem(node, why, help="write the name as the file has it; a file is read again when it changes")
-        )
-
-
-class _Others(ScopeBindings):
-    """What a scope binds otherwise than by importing local modules."""
-
-    def __init__(self, body: Iterable[ast.AST], local: _LocalImports) -> None:
-        self._local = local
-        super().__init__(body)
-
-    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802
-        if not self._local.is_local(node):
-            super().visit_Import(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
-        if not self._local.is_local(node):
-            super().visit_ImportFrom(node)
-
-
-def _bound(body: Sequence[ast.AST], local: _LocalImports) -> set[str]:
-    """What the top level binds, or a function for it through `global`."""
-    found = _Others(body, local).bound
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                inner = _Others(node.body, local)
-                found |= inner.globals & inner.bound
-    return found
-
-
-def _of_one_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    todo = list(body)[::-1]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo.extend(list(ast.iter_child_nodes(node))[::-1])
 
 
 @dataclass
@@ -238,14 +57,14 @@ class _Scope:
 class _Renamer(ast.NodeTransformer):
     def __init__(self, names: LocalNames) -> None:
         self._names = names
-        self._local = _LocalImports(names)
+        self._local = LocalImports(names)
         self._own: set[str] = set()  # top-level names of the module that the text is
         self.problems: list[Problem] = []
         self.top = _Scope(set(), {})
         self._scopes: list[_Scope] = []
 
     def module(self, tree: ast.Module) -> None:
-        bound = _bound(tree.body, self._local)
+        bound = all_bound(tree.body, self._local)
         self.top = _Scope(bound, self._local.found(tree.body, self.problems))
         if self._names.module:
             self._own = bound - self.top.aliases.keys()
@@ -366,7 +185,7 @@ class _Renamer(ast.NodeTransformer):
                 continue
             if not alias.asname and "." in alias.name:
                 # Binds the first part only; the rest is loaded, and found through it.
-                other = session_name(self._names.module, alias.name.replace(".", _DOT))
+                other = session_name(self._names.module, alias.name.replace(".", DOT))
                 whole = ast.copy_location(ast.alias(alias.name, other), alias)
                 made.append(ast.copy_location(ast.Import([whole]), node))
             made.append(
@@ -469,7 +288,7 @@ class _Renamer(ast.NodeTransformer):
         return node
 
     def _scope(self, body: Sequence[ast.AST], more: set[str]) -> _Scope:
-        others = _Others(body, self._local)
+        others = OtherBindings(body, self._local)
         scope = _Scope(
             (others.bound | more) - others.globals, self._local.found(body, self.problems), set(others.globals)
         )
@@ -530,9 +349,3 @@ def _assignment(name: str, target: str, place: ast.stmt) -> ast.stmt:
     value = ast.Name(session_name(*target.split(":", 1)), ast.Load())
     made = ast.Assign([ast.Name(name, ast.Store())], value)
     return ast.fix_missing_locations(ast.copy_location(made, place))
-
-
-def only(exports: Mapping[str, dict[str, str]], roots: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The part of `exports` that a text with imports of `roots` needs."""
-    wanted = set(roots)
-    return {module: names for module, names in exports.items() if module.partition(".")[0] in wanted}

@@ -7,14 +7,9 @@ import ast
 
 import pytest
 
-from capkernel.wire.local_modules import (
-    NO_NAMES,
-    LocalNames,
-    exports_of,
-    rename,
-    session_name,
-    without_prefixes,
-)
+from capkernel.wire.local_imports import exports_of
+from capkernel.wire.local_names import NO_NAMES, LocalNames, session_name, without_prefixes
+from capkernel.wire.local_renaming import rename
 
 EXPORTS = {
     "pkg": {"start": "pkg.core:start"},
