@@ -34,6 +34,7 @@ from mypy.errors import CompileError, ErrorInfo
 from mypy.freetree import free_tree
 from mypy.messages import format_type_bare
 from mypy.nodes import ExpressionStmt, MypyFile, SymbolTableNode, TypeInfo, Var
+from mypy.options import Options
 from mypy.semanal_main import semantic_analysis_for_scc
 from mypy.typeops import make_simplified_union
 from mypy.types import Type
@@ -296,6 +297,19 @@ class Engine:
         """The public names of a module that is loaded, none of another."""
         known = self._manager.modules.get(module)
         return frozenset() if known is None else frozenset(name for name in known.names if not name.startswith("_"))
+
+    @property
+    def modules(self) -> Mapping[str, MypyFile]:
+        """What is loaded, by full name."""
+        return self._manager.modules
+
+    @property
+    def options(self) -> Options:
+        return self._options
+
+    def names_of_every_session(self) -> frozenset[str]:
+        """What is there before the first cell: the API, and Python's builtins."""
+        return frozenset(self._ambient) | _BUILTINS
 
     def _is_known(self, name: str) -> bool:
         if _RESULT.fullmatch(name):

@@ -28,13 +28,17 @@ from capkernel.checker import cache
 from capkernel.checker.builds import mypy_version
 from capkernel.checker.captures import CaptureSession
 from capkernel.checker.engine import Engine
+from capkernel.checker.looking import Looker
 from capkernel.checker.profiles import PROFILES
 from capkernel.checker.protocol import (
     Accepted,
     Check,
     Commit,
     Committed,
+    Discard,
     FromChecker,
+    Look,
+    Looked,
     Progress,
     Rejected,
     Started,
@@ -117,6 +121,7 @@ def _cache(link: _Link, place: Path | None) -> Path | None:
 def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: float) -> None:
     checks = 0
     rehearsal = Rehearsal(session, engine.preload)
+    looker = Looker(engine)
     while True:
         while rehearsal.patience is not None and not link.is_waiting(rehearsal.patience):
             rehearsal.step()
@@ -132,20 +137,31 @@ def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: f
         elif isinstance(message, Commit):
             session.commit(message.cell, frozenset(message.bound), frozenset(message.deleted), raised=message.raised)
             link.send(Committed(message.cell))
-        else:
+        elif isinstance(message, Discard):
             session.discard(message.cell)
             link.send(Committed(message.cell))
+        else:
+            checks += 1
+            link.send(_look(looker, message, wall_seconds))
 
 
 def _check(link: _Link, session: CheckerSession, message: Check, wall_seconds: float) -> Accepted | Rejected:
     signal.alarm(int(wall_seconds * 2) + 5)
     try:
-        return session.check(message.cell, message.text, message.names)
+        return session.check(message.cell, message.text, message.names, trial=message.trial)
     except MemoryError:
         # The verdict is sure; what is left in memory is not.
         problem = too_much(message.cell, "checking this cell used all the memory it may")
         link.send(Rejected(message.cell, (problem,), parting=True))
         _end("out of memory", _CRASHED)
+    finally:
+        signal.alarm(0)
+
+
+def _look(looker: Looker, message: Look, wall_seconds: float) -> Looked:
+    signal.alarm(int(wall_seconds * 2) + 5)
+    try:
+        return looker.answer(message)
     finally:
         signal.alarm(0)
 

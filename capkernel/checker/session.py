@@ -53,7 +53,9 @@ class Captures(Protocol):
     """The capture checker: what earlier cells left is its own state."""
 
     def check(self, cell: TypedCell, /) -> Verdict: ...
-    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /) -> None: ...
+    def commit(
+        self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False
+    ) -> None: ...
 
 
 Subset = Callable[[ast.Module, int, str], list[Diagnostic]]
@@ -72,21 +74,22 @@ class CheckerSession:
         self._refused_names: dict[str, int] = {}  # and the cell that would have bound each
         self._texts: dict[int, str] = {}  # of the last cells, for repairs that open a block again
 
-    def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
-        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see. `names`: what it
-        means by names of local modules."""
+    def check(self, cell: int, text: str, names: LocalNames = NO_NAMES, *, trial: bool = False) -> Accepted | Rejected:
+        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see, but for the help
+        that a later cell gets when it misses a name of this one. `names`: what it means by names of local modules.
+        `trial`: it will not run, and does not even change that."""
         self.discard(cell)
         module = parse(cell, text)
         verdict = self._verdict(cell, text, module, names)
         if isinstance(verdict, Accepted):
             return verdict
         try:
-            return Rejected(cell, self._with_help(verdict, text, module, names))
+            return Rejected(cell, self._with_help(verdict, text, module, names, trial))
         except RecursionError:
             return verdict  # it stands without help
 
     def _with_help(
-        self, verdict: Rejected, text: str, module: ast.Module | Diagnostic, names: LocalNames
+        self, verdict: Rejected, text: str, module: ast.Module | Diagnostic, names: LocalNames, trial: bool
     ) -> tuple[Diagnostic, ...]:
         cell = verdict.cell
         if names.exports:
@@ -95,7 +98,8 @@ class CheckerSession:
         known = frozenset(self._engine.table) | frozenset(self._engine.globals_set)
         judge = partial(self._against, cell, names)
         found = with_causes(verdict.diagnostics, self._refused_names)
-        self._remember_refused(cell, tree)
+        if not trial:
+            self._remember_refused(cell, tree)
         return offer(found, text, tree, judge, known, self._earlier, self._engine.members)
 
     def _earlier(self, cell: int) -> str:
@@ -163,7 +167,7 @@ class CheckerSession:
         self._dependants.commit(checked, bound, deleted)
         for name in bound:
             self._refused_names.pop(name, None)
-        self._captures.commit(facts, bound, deleted)
+        self._captures.commit(facts, bound, deleted, raised=raised)
 
     def discard(self, cell: int) -> None:
         """The accepted cell did not run, or is asked about again."""

@@ -152,7 +152,9 @@ class NoCaptures:
     def check(self, _cell: object, /) -> NoVerdict:
         return NoVerdict()
 
-    def commit(self, _facts: object, _bound: frozenset[str], _deleted: frozenset[str], /) -> None:
+    def commit(
+        self, _facts: object, _bound: frozenset[str], _deleted: frozenset[str], /, *, raised: bool = False
+    ) -> None:
         pass
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 from mypy.nodes import ClassDef, Decorator, FuncDef, MypyFile, SymbolNode, TypeInfo
+from mypy.typeops import make_simplified_union
 from mypy.types import Type
 
 from capkernel.checker.captures.scopes import Binding, FunctionNode, Scope, Scopes, scopes_of
@@ -81,6 +83,12 @@ class Entry:
     line: int
     certain: bool = True
     mentions: frozenset[str] = frozenset()  # names in the value that was bound: it may hold what they are
+    others: tuple[Known, ...] = ()  # what it may be as well, after a cell that came half-way
+
+    @property
+    def known_ways(self) -> tuple[Known, ...]:
+        """Everything that is known of what it may be."""
+        return (self.known, *self.others)
 
 
 @dataclass(eq=False)
@@ -265,6 +273,39 @@ def final_entries(context: Context) -> dict[str, Entry]:
                 last = next((one for one in placed if one[2].path and ambient().reaches(one[2].path)), last)
             found[name] = context.entry(last[2], placed[-1][1])
     return found
+
+
+def half_way_entries(context: Context, names: Iterable[str]) -> dict[str, Entry]:
+    """What each of `names`, which a cell bound before it failed, may be: whatever the cell binds it to anywhere."""
+    found = {}
+    for name in names:
+        placed = context.top.get(name, [])
+        if len(placed) == 1:
+            # It is bound, so this is how; but from a branch, a loop or a function nobody knows how often.
+            found[name] = context.entry(placed[0][2], placed[0][1])
+        elif placed:
+            # The first one stands for all of them where only one is looked at: the one that is refused most.
+            ways = [context.entry(one[2], False) for one in placed]
+            mentions = frozenset[str]().union(*(way.mentions for way in ways))
+            known = sorted(_joined([way.known for way in ways]), key=_how_open)
+            found[name] = Entry(known[0], context.number, ways[0].line, False, mentions, tuple(known[1:]))
+    return found
+
+
+def _joined(ways: list[Known]) -> list[Known]:
+    """The same with one value in place of all values: it has the type of any of them."""
+    types = [way.type for way in ways if isinstance(way, Data)]
+    others: list[Known] = [way for way in ways if not isinstance(way, Data)]
+    if not types:
+        return others
+    sure = [typ for typ in types if typ is not None]
+    return [Data(make_simplified_union(sure) if len(sure) == len(types) else None), *others]
+
+
+def _how_open(known: Known) -> int:
+    if isinstance(known, Imported):
+        return 0 if ambient().reaches(known.path) else 3
+    return 1 if isinstance(known, Data) else 2
 
 
 def is_module(symbol: SymbolNode | None) -> bool:

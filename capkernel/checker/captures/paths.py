@@ -94,8 +94,8 @@ def _possible_path(node: ast.expr, context: Context, view: View) -> str:
     else:
         paths = context.scopes.module.paths_of(node.id)
         entry = view.lookup(node.id)
-        if entry is not None and isinstance(entry.known, Imported):
-            paths = [*paths, entry.known.path]
+        if entry is not None:
+            paths = [*paths, *(known.path for known in entry.known_ways if isinstance(known, Imported))]
     return next((path for path in paths if ambient().reaches(path)), paths[0] if paths else "")
 
 

@@ -11,9 +11,10 @@ from capkernel.checker.captures.classified import ClassifiedRule
 from capkernel.checker.captures.frame_text import FrameText
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder
-from capkernel.checker.captures.scope_sites import granting_name
+from capkernel.checker.captures.scope_sites import entering_block, granting_name
 from capkernel.checker.captures.types import API, is_session_module, only_classified, shown
 from capkernel.checker.subset.report import Report, show
 
@@ -24,16 +25,25 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 class Rules:
     """All rules but the flow of capabilities."""
 
-    def __init__(self, context: Context, view: View, report: Report, plan: PlanBuilder, maps: MapCalls) -> None:
+    def __init__(
+        self,
+        context: Context,
+        view: View,
+        report: Report,
+        plan: PlanBuilder,
+        maps: MapCalls,
+        openers: Openers,
+    ) -> None:
         self._context = context
         self._report = report
         self._plan = plan
         self._maps = maps
         self._view = view
-        self._ambient = AmbientRule(context, view, report)
+        self._ambient = AmbientRule(context, view, report, openers)
         self._classified = ClassifiedRule(context, view, report)
         self._frames = FrameText(context, view, report)
         self.opens_block = False
+        self.stored: set[str] = set()  # names of attributes that the cell binds
 
     def walk(self) -> None:
         todo: list[ast.AST] = [self._context.cell.module]
@@ -43,6 +53,8 @@ class Rules:
                 if not self._is_typed(node):
                     continue
                 self._ambient.visit(node)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    self.stored.add(node.attr)
                 if isinstance(node, ast.Call):
                     self._call(node)
                 else:
@@ -120,6 +132,20 @@ class Rules:
             and item.context_expr is call
         ):
             self.opens_block = True
+            return
+        if isinstance(call, ast.Call) and call.func is node and entering_block(call, self._context) is not None:
+            self.opens_block = True
+            return
+        member = item.func if isinstance(item, ast.Call) else None
+        if isinstance(member, ast.Attribute) and member.attr == "enter_context":
+            self._report.add(
+                "scope-outside-with",
+                node,
+                f"`{name}` is entered by a stack that is not the one of a `with` around it",
+                label="nobody can say when it would be taken back",
+                help="open the stack in a `with`, and do nothing with it in there but enter and add callbacks",
+                fix=show(f"with ExitStack() as stack:\n    {_USUAL[name]} = stack.enter_context({name}(...))\n    ..."),
+            )
             return
         self._report.add(
             "scope-outside-with",

@@ -42,6 +42,16 @@ def test_what_is_no_cell(cells, text: str, code: str) -> None:
     assert cells.codes(text) == [code]
 
 
+def test_a_trial_is_not_even_remembered_for_help(cells) -> None:
+    cells.number += 1
+    cells.session.check(cells.number, "later = undefined_name", trial=True)
+    (missing,) = cells.check("later").diagnostics
+    assert f"cell {cells.number - 1}" not in repr(missing)
+    cells.session.check(cells.number, "later = undefined_name")
+    (missing,) = cells.check("later").diagnostics
+    assert f"cell {cells.number - 1}" in repr(missing)
+
+
 def test_empty_cells_are_fine(cells) -> None:
     for text in ("", "\n", "# only a comment", "   \n\n", "pass"):
         assert isinstance(cells.check(text), Accepted)
@@ -119,7 +129,7 @@ def test_a_crash_is_no_verdict(cells) -> None:
         def check(self, cell: object, /) -> object:
             raise RuntimeError("a bug")
 
-        def commit(self, *_: object) -> None: ...
+        def commit(self, *_: object, **__: object) -> None: ...
 
     session = CheckerSession(cells.engine, SimpleNamespace(), lambda *_: [], Broken())  # type: ignore[arg-type]
     with pytest.raises((RuntimeError, AttributeError)):

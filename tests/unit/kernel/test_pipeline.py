@@ -64,6 +64,9 @@ class Parts:
     async def discard(self, cell: int) -> None:
         self.diary.append("discard")
 
+    async def look(self, question: object) -> None:
+        return None
+
     def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
         self.diary.append(f"refuse {codes}")
 
@@ -88,6 +91,14 @@ class Parts:
         self.diary.append("interrupt")
 
     def names(self) -> None: ...
+
+    @property
+    def idle_checker(self) -> Any:
+        return self
+
+    @property
+    def idle_worker(self) -> Any:
+        return self
 
     def lost(self) -> str:
         return "these names are lost: x"
