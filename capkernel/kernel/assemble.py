@@ -85,7 +85,10 @@ class Assembly:
         later = (font_cache.build,) if font_cache.missing() else ()
         records = self.policy.records
         recorder = Recorder.open_ambient(self.session, records.max_bytes) if records.keep else None
-        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder)
+        return Settings(
+            limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder,
+            cell_memory_mb=limits.cell_memory_mb, profile=self.policy.profile,
+        )  # fmt: skip
 
     def parts(self) -> Parts:
         """Everything, not started."""
@@ -111,7 +114,7 @@ class Assembly:
         if secure is not None:
             broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
-            spawn_worker=WorkerSpawner(self.runtime),
+            spawn_worker=WorkerSpawner(self.runtime, self.policy.limits.cell_memory_mb),
             make_checker=self._checker,
             broker=broker,
             vault=vault,

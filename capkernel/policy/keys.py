@@ -90,6 +90,13 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + "lowers it",
         ),
         Key(
+            "limits.cell_memory_mb",
+            "MiB, at least 256, at most 2^20",
+            "How much memory the cells of a session and what they left may take together; a cell that wants more gets "
+            "a MemoryError. Most of the machine's memory is the limit anyway.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
             "limits.output_bytes",
             "bytes, more than 0, at most 2^40",
             "How much a cell may put out; what is more is cut off.",
@@ -175,6 +182,7 @@ classified = [
 #cell_seconds = 60
 #checker_seconds = 10
 #map_seconds = 30
+#cell_memory_mb = 1_048_576
 #output_bytes = 10_485_760
 
 [sandbox]

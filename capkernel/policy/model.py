@@ -14,6 +14,7 @@ import msgspec
 Profile = Literal["strict", "standard", "relaxed"]
 SandboxLevel = Literal["full", "standard", "partial", "none"]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Megabytes = Annotated[int, msgspec.Meta(ge=256, le=2**20)]
 Bytes = Annotated[int, msgspec.Meta(gt=0, le=2**40)]
 
 
@@ -35,12 +36,14 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; bytes of a cell's output."""
+    """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; MiB that cells and what they
+    left may take, never more than most of the machine's (the default); bytes of a cell's output."""
 
     cell_seconds: Seconds = 60.0
     checker_seconds: Seconds = 10.0
     map_seconds: Seconds = 30.0
     output_bytes: Bytes = 10_485_760
+    cell_memory_mb: Megabytes = 2**20
 
 
 class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

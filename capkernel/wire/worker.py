@@ -54,10 +54,14 @@ class Complete(msgspec.Struct, tag="complete", frozen=True):
 
 
 class Inspect(msgspec.Struct, tag="inspect", frozen=True):
+    """What is it that stands at `cursor`? With `about`, the full name of a library's definition, only its docstring is
+    wanted."""
+
     request: int
     code: str
     cursor: int
     detail: int = 0
+    about: str = ""
 
 
 class Evaluate(msgspec.Struct, tag="evaluate", frozen=True):
