@@ -44,6 +44,7 @@ from capkernel.checker.protocol import (
     Started,
     ToChecker,
 )
+from capkernel.checker.rehearsal import Rehearsal
 from capkernel.checker.session import CheckerSession
 from capkernel.checker.subset import check_subset
 from capkernel.diagnostics.model import Diagnostic, Span
@@ -54,8 +55,6 @@ _STACK_BYTES = 128 * 1024 * 1024
 _RECURSION = 2500
 _CRASHED = 70  # EX_SOFTWARE
 _COLLECT_AFTER = 64  # checks
-_REHEARSAL = ("1 + 1", 'print(len([f"{n}" for n in range(3)]))', 'classify("a").map(lambda a: a.strip())')
-_IDLE_SECONDS = 0.4  # nothing to do for so long: time to load libraries
 
 
 def main() -> None:
@@ -121,13 +120,11 @@ def _cache(link: _Link, place: Path | None) -> Path | None:
 
 def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: float) -> None:
     checks = 0
-    preloading = True
+    rehearsal = Rehearsal(session, engine.preload)
     looker = Looker(engine)
     while True:
-        while preloading and not link.is_waiting(_IDLE_SECONDS):
-            preloading = engine.preload()
-            if not preloading and checks == 0:
-                _rehearse(session)
+        while rehearsal.patience is not None and not link.is_waiting(rehearsal.patience):
+            rehearsal.step()
         if checks >= _COLLECT_AFTER and not link.is_waiting():
             gc.collect()
             checks = 0
@@ -146,13 +143,6 @@ def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: f
         else:
             checks += 1
             link.send(_look(looker, message, wall_seconds))
-
-
-def _rehearse(session: CheckerSession) -> None:
-    """Judge a cell and forget it: what the rules read at their first use is read then. No cell has this number."""
-    for text in _REHEARSAL:
-        session.check(0, text)
-        session.discard(0)
 
 
 def _check(link: _Link, session: CheckerSession, message: Check, wall_seconds: float) -> Accepted | Rejected:

@@ -81,13 +81,15 @@ class Started(msgspec.Struct, tag="started", frozen=True):
 
 
 class Accepted(msgspec.Struct, tag="accepted", frozen=True):
-    """May run. `warnings` are shown and change nothing. `names` are the names the cell can bind, with their types."""
+    """May run. `warnings` are shown and change nothing; `more` were found than are listed. `names` are
+    the names the cell can bind, with their types."""
 
     cell: int
     plan: Plan
     warnings: tuple[Diagnostic, ...] = ()
     names: dict[str, str] = {}
     last_type: str = ""  # of the last expression, "" when the cell ends otherwise
+    more: int = 0
 
 
 class Rejected(msgspec.Struct, tag="rejected", frozen=True):

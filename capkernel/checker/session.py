@@ -33,6 +33,7 @@ from capkernel.wire.local_renaming import rename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024
+MOST_WARNINGS = 10  # of one cell; the rest is counted
 _TEXTS_KEPT = 64
 _NAMES_KEPT = 500
 
@@ -52,7 +53,9 @@ class Captures(Protocol):
     """The capture checker: what earlier cells left is its own state."""
 
     def check(self, cell: TypedCell, /) -> Verdict: ...
-    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /) -> None: ...
+    def commit(
+        self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False
+    ) -> None: ...
 
 
 Subset = Callable[[ast.Module, int, str], list[Diagnostic]]
@@ -126,7 +129,7 @@ class CheckerSession:
         if isinstance(verdict, Rejected):
             return len(verdict.diagnostics), 0
         self.discard(cell)
-        return 0, len(verdict.warnings)
+        return 0, len(verdict.warnings) + verdict.more
 
     def _judge(self, cell: int, text: str, module: ast.Module) -> Accepted | Rejected:
         comments = comments_of(text)
@@ -150,7 +153,9 @@ class CheckerSession:
             raise
         self._accepted[cell] = (checked, verdict.facts)
         names = {name: self._engine.describe_binding(binding) for name, binding in checked.names.items()}
-        return Accepted(cell, verdict.plan, tuple(said), names, self._engine.describe(checked.last_type))
+        last_type = self._engine.describe(checked.last_type)
+        more = max(len(said) - MOST_WARNINGS, 0)
+        return Accepted(cell, verdict.plan, tuple(said[:MOST_WARNINGS]), names, last_type, more)
 
     def commit(self, cell: int, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False) -> None:
         """The accepted cell ran. Raises KeyError for a cell that was not accepted."""
@@ -162,7 +167,7 @@ class CheckerSession:
         self._dependants.commit(checked, bound, deleted)
         for name in bound:
             self._refused_names.pop(name, None)
-        self._captures.commit(facts, bound, deleted)
+        self._captures.commit(facts, bound, deleted, raised=raised)
 
     def discard(self, cell: int) -> None:
         """The accepted cell did not run, or is asked about again."""

@@ -257,7 +257,7 @@ class Pipeline:
         if cell.authority and not cell.silent:
             cell.publish(line_output(cell.authority))
         if not cell.silent:
-            self._warn(cell, verdict.warnings)
+            self._warn(cell, verdict.warnings, verdict.more)
         broker = self._supervisor.broker
         broker.open_cell(cell.number, verdict.plan)
         self.running = cell
@@ -385,19 +385,20 @@ class Pipeline:
             "user_expressions": {}, "payload": [],
         }  # fmt: skip
 
-    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...]) -> None:
-        """Show a few lines; nothing that this very text was already warned of."""
+    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...], more: int) -> None:
+        """Show a few lines; nothing that this very text was already warned of. `more` were found than are listed."""
         warnings = tuple(warning for warning in warnings if self._is_news(cell.text, warning))
         if not warnings:
             return
         lines = [self.modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
-        if len(warnings) > _WARNINGS_SHOWN:
-            lines.append(f"... and {_count(len(warnings) - _WARNINGS_SHOWN, 'more warning')}")
+        rest = max(len(warnings) - _WARNINGS_SHOWN, 0) + more
+        if rest:
+            lines.append(f"... and {_count(rest, 'more warning')}")
         bundle = {
             "text/plain": "\n".join(lines),
-            "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
-            f"{self.modules.named(render_html(warnings, self.sources))}</details>",
-            MIME_TYPE: to_json(warnings),
+            "text/html": f"<details><summary>{_count(len(warnings) + more, 'warning')} of the checker</summary>"
+            f"{self.modules.named(render_html(warnings, self.sources, more))}</details>",
+            MIME_TYPE: to_json(warnings, more),
         }
         cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
 

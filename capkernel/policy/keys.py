@@ -51,6 +51,21 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + 'makes it stricter (true, "new", false)',
         ),
         Key(
+            "files.hide_classified_names",
+            "true or false",
+            "Whether cells are told nothing of what lies under classified names, not even that it exists: listings and "
+            "searches leave the names out, reading what is missing gives a secret that is poison, and a write that "
+            "cannot be done looks like one that can. Folders cannot be deleted then.",
+            _NARROWER + "switches it on",
+        ),
+        Key(
+            "files.memory",
+            "true or false",
+            "Whether the session's files are in memory and nothing on the disk is granted: request_file_system() then "
+            "gives an empty root, which is gone when the session ends. The other keys hold for it as for any root.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
             "files.unprotect",
             "list of protected names, as `capkernel policy explain files.unprotect` shows them",
             "Names that cells may write although what they hold runs, or says what runs, later.",
@@ -157,6 +172,8 @@ classified = [
 
 # Which classified files cells may write: "new" creates, and replaces what the session created; true; false.
 #classified_write = "new"
+#hide_classified_names = false
+#memory = false
 
 # Protected names that cells may write after all. Each of them runs, or says what runs, later.
 #unprotect = ["*.ipynb"]

@@ -22,12 +22,16 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[files]`. Paths are relative to the directory of the policy file; `~/` is the home directory.
 
     classified_write: "new" creates, and replaces what this session created; true replaces any classified file;
-    false writes none. unprotect: entries of `defaults.PROTECTED` that cells may write after all.
+    false writes none. hide_classified_names: whether cells are told nothing of what lies under classified names, not
+    even that it exists. memory: whether the session's files are in memory: one empty root, gone when it ends.
+    unprotect: entries of `defaults.PROTECTED` that cells may write after all.
     """
 
     roots: tuple[str, ...] = (".",)
     classified: tuple[str, ...] = ()
     classified_write: Literal["new"] | bool = "new"
+    hide_classified_names: bool = False
+    memory: bool = False
     unprotect: tuple[str, ...] = ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from mypy import build as _first  # noqa: F401  (must be the first mypy module: 
 
 from capkernel.checker.cache import build_cache
 from capkernel.checker.captures import CaptureSession
+from capkernel.checker.captures.scopes import scopes_of
 from capkernel.checker.engine import Engine
 from capkernel.checker.profiles import PROFILES
 from capkernel.checker.protocol import Accepted, Rejected
@@ -26,6 +28,7 @@ CELLS = Path(__file__).resolve().parents[1] / "cells"
 
 _FENCE = re.compile(r"^```(\S*)\s*(.*)$")
 _EXPECTED = re.compile(r"#\s*(error|warning):\s*(?:(\d+)\s+)?\[([a-z-]+)\](?:\s+\"([^\"]*)\")?")
+_RAISES = re.compile(r"#\s*raises\b")
 _KNOWN_FENCES = frozenset(("py", "diagnostic", "toml"))
 
 
@@ -60,9 +63,30 @@ class Section:
         return self.rejected > 0
 
     @property
+    def _settings(self) -> dict[str, str]:
+        return {
+            key: str(value)
+            for block in self.blocks
+            if block.kind == "toml"
+            for key, value in tomllib.loads(block.text).items()
+        }
+
+    @property
     def profile(self) -> str:
-        settings = [tomllib.loads(block.text) for block in self.blocks if block.kind == "toml"]
-        return str(settings[0].get("profile", "standard")) if settings else "standard"
+        return self._settings.get("profile", "standard")
+
+    @property
+    def elsewhere(self) -> str:
+        """Which Python the session is for, when it is not the running one; else "".
+
+        `python = "3.12"`: that one and newer ones. `before = "3.12"`: older ones.
+        """
+        least, limit = self._settings.get("python"), self._settings.get("before")
+        if least is not None and sys.version_info < _version(least):
+            return f"Python {least} and newer"
+        if limit is not None and sys.version_info >= _version(limit):
+            return f"Python before {limit}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +96,10 @@ class Expected:
     column: int | None
     code: str
     part: str
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 def sections_of(text: str) -> list[Section]:
@@ -112,11 +140,17 @@ def refuses(block: Block) -> bool:
     return any(found.severity == "error" for found in expectations(block))
 
 
+def raised_in(block: Block) -> int | None:
+    """The line at which the cell fails when it runs: `# raises` stands on it."""
+    return next((number for number, line in enumerate(block.lines, 1) if _RAISES.search(line)), None)
+
+
 def all_sections() -> Iterator[tuple[Path, Section]]:
-    """Every golden session of tests/cells."""
+    """Every golden session of tests/cells that is for the running Python."""
     for path in sorted(CELLS.rglob("*.md")):
         for section in sections_of(path.read_text("utf-8")):
-            yield path, section
+            if not section.elsewhere:
+                yield path, section
 
 
 def run_section(section: Section) -> str:
@@ -149,16 +183,32 @@ class Run:
         self.last = verdict.warnings if isinstance(verdict, Accepted) else verdict.diagnostics
         problem = compare(expectations(block), self.last, isinstance(verdict, Rejected))
         if isinstance(verdict, Accepted):
-            names = scan(ast.parse(text))
-            bound = frozenset(name for name, states in names.end.items() if states & NEW)
-            bound |= verdict.names.keys() - names.end.keys()  # of star imports
-            self.session.commit(
-                self.number, bound, frozenset(name for name, states in names.end.items() if states == GONE)
-            )
+            tree = ast.parse(text)
+            line = raised_in(block)
+            if line is None:
+                names = scan(tree)
+                bound = frozenset(name for name, states in names.end.items() if states & NEW)
+                bound |= verdict.names.keys() - names.end.keys()  # of star imports
+                gone = frozenset(name for name, states in names.end.items() if states == GONE)
+            else:
+                bound, gone = _bound_before(tree, line), frozenset[str]()
+            self.session.commit(self.number, bound, gone, raised=line is not None)
         return problem
 
     def rendered(self) -> str:
         return render_text(self.last, self.sources)
+
+
+def _bound_before(tree: ast.Module, line: int) -> frozenset[str]:
+    """What a cell has bound when it fails at a line, if everything above has run."""
+    return frozenset(
+        name
+        for name, bindings in scopes_of(tree).module.bindings.items()
+        if any(
+            one.how not in ("del", "global", "except") and getattr(one.node, "end_lineno", line) < line
+            for one in bindings
+        )
+    )
 
 
 def compare(expected: list[Expected], found: Iterable[Diagnostic], refused: bool) -> str:
