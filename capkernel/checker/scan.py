@@ -8,13 +8,19 @@ Every statement is looked at once; what a loop body may bind is joined in before
 `del` of its own is looked at in the same way, for what it reads after that.
 """
 
+# ruff: noqa: N802  (`visit_Name` is how visitors spell it)
+
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from capkernel.wire.scope_bindings import ScopeBindings, arguments_of
+from capkernel.wire.syntax import Visitor
 
 OLD, NEW, GONE = 1, 2, 4
 
@@ -70,8 +76,8 @@ def scan(module: ast.Module, *, lazy_annotations: bool = False, called: Called |
 
 
 def has_lazy_annotations(module: ast.Module) -> bool:
-    """Whether the cell has `from __future__ import annotations`: then no annotation is evaluated."""
-    return any(
+    """Whether no annotation is evaluated: from Python 3.14 on, and after `from __future__ import annotations`."""
+    return sys.version_info >= (3, 14) or any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
         and any(alias.name == "annotations" for alias in node.names)
@@ -79,7 +85,7 @@ def has_lazy_annotations(module: ast.Module) -> bool:
     )
 
 
-class _Scanner(ast.NodeVisitor):
+class _Scanner(Visitor):
     def __init__(self, lazy_annotations: bool, called: Called | None = None) -> None:
         self.names = Names()
         self.lazy_annotations = lazy_annotations
@@ -337,10 +343,11 @@ class _Scanner(ast.NodeVisitor):
         outermost = self.enter_definition(node.name)
         self.block(node.decorator_list)
         self.defaults(node.args)
-        for argument in arguments_of(node.args):
-            self.annotation(argument.annotation)
-        self.annotation(node.returns)
-        self.body(node.args, node.body)
+        with self.type_parameters(node):
+            for argument in arguments_of(node.args):
+                self.annotation(argument.annotation)
+            self.annotation(node.returns)
+            self.body(node.args, node.body)
         self.leave_definition(outermost)
         self.bind(node.name, node, "def")
 
@@ -378,14 +385,37 @@ class _Scanner(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         outermost = self.enter_definition(node.name)
         self.block(node.decorator_list)
-        self.block(node.bases)
-        self.block([keyword.value for keyword in node.keywords])
-        found = ScopeBindings(node.body)
-        self.scopes.append(_Scope(found.bound - found.globals, found.globals, is_class=True))
-        self.block(node.body)  # a class body runs now
-        self.scopes.pop()
+        with self.type_parameters(node):
+            self.block(node.bases)
+            self.block([keyword.value for keyword in node.keywords])
+            found = ScopeBindings(node.body)
+            self.scopes.append(_Scope(found.bound - found.globals, found.globals, is_class=True))
+            self.block(node.body)  # a class body runs now
+            self.scopes.pop()
         self.leave_definition(outermost)
         self.bind(node.name, node, "class")
+
+    def visit_TypeAlias(self, node: Any) -> None:
+        """`type X[T] = ...` (PEP 695): what it stands for is looked up when somebody asks."""
+        with self.type_parameters(node):
+            self.deferred += 1
+            self.visit(node.value)
+            self.deferred -= 1
+        self.visit(node.name)
+
+    @contextmanager
+    def type_parameters(self, node: Any) -> Iterator[None]:
+        """The scope of `[T]` (PEP 695). Bounds and defaults are looked up when somebody asks."""
+        parameters = getattr(node, "type_params", ())  # Python 3.12 and newer
+        if parameters:
+            self.scopes.append(_Scope({parameter.name for parameter in parameters}, set()))
+            self.deferred += 1
+            for parameter in parameters:
+                self.generic_visit(parameter)
+            self.deferred -= 1
+        yield
+        if parameters:
+            self.scopes.pop()
 
     def enter_definition(self, name: str) -> bool:
         if self.owner is not None or self.deferred or self.scopes:

@@ -9,11 +9,14 @@ refusal, or in another of the same file.
 
 `# raises` on a line says that the cell fails there when it runs: then it is kept as one that came half-way.
 A `diagnostic` fence after a cell holds the whole rendered refusal; `--update-golden` rewrites those. A `toml` fence may
-set `profile`. Lines that a magic would transform are written as the transformer leaves them.
+set `profile`, and `python = "3.12"` (that Python and newer ones) or `before = "3.12"` (older ones): elsewhere the
+session is skipped, and the run ends with how many were. Lines that a magic would transform are written as the
+transformer leaves them.
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +72,8 @@ class CellSession(pytest.Item):
         return self.path, self._section.line - 1, self.name
 
     def runtest(self) -> None:
+        if self._section.elsewhere:
+            pytest.skip(f"a session for {self._section.elsewhere}")
         run = Run(new_session(self._section.profile))
         updates: list[tuple[Block, str]] = []
         for block in self._section.blocks:
@@ -111,7 +116,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not ran:
         return
     files = {Path(__file__).parents[2] / item.nodeid.partition("::")[0] for item in ran}
-    sections = [section for path in files for section in sections_of(path.read_text("utf-8"))]
+    every = [section for path in files for section in sections_of(path.read_text("utf-8"))]
+    sections = [section for section in every if not section.elsewhere]
     refused = sum(section.rejected for section in sections)
     twins = sum(len(section.cells) - section.rejected for section in sections)
     fine = sum(not section.rejects for section in sections)
@@ -119,3 +125,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         f"golden sessions: {len(sections)} sections, {refused} refused cells, {twins} accepted ones: "
         f"{min(refused, twins)} pairs; {fine} sections ({fine / len(sections):.0%}) only look dangerous or are plain"
     )
+    if len(sections) < len(every):
+        running = f"{sys.version_info.major}.{sys.version_info.minor}"
+        terminalreporter.write_line(
+            f"golden sessions: {len(every) - len(sections)} more are for another Python than {running}: NOT run here"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -62,9 +63,30 @@ class Section:
         return self.rejected > 0
 
     @property
+    def _settings(self) -> dict[str, str]:
+        return {
+            key: str(value)
+            for block in self.blocks
+            if block.kind == "toml"
+            for key, value in tomllib.loads(block.text).items()
+        }
+
+    @property
     def profile(self) -> str:
-        settings = [tomllib.loads(block.text) for block in self.blocks if block.kind == "toml"]
-        return str(settings[0].get("profile", "standard")) if settings else "standard"
+        return self._settings.get("profile", "standard")
+
+    @property
+    def elsewhere(self) -> str:
+        """Which Python the session is for, when it is not the running one; else "".
+
+        `python = "3.12"`: that one and newer ones. `before = "3.12"`: older ones.
+        """
+        least, limit = self._settings.get("python"), self._settings.get("before")
+        if least is not None and sys.version_info < _version(least):
+            return f"Python {least} and newer"
+        if limit is not None and sys.version_info >= _version(limit):
+            return f"Python before {limit}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,10 @@ class Expected:
     column: int | None
     code: str
     part: str
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 def sections_of(text: str) -> list[Section]:
@@ -120,10 +146,11 @@ def raised_in(block: Block) -> int | None:
 
 
 def all_sections() -> Iterator[tuple[Path, Section]]:
-    """Every golden session of tests/cells."""
+    """Every golden session of tests/cells that is for the running Python."""
     for path in sorted(CELLS.rglob("*.md")):
         for section in sections_of(path.read_text("utf-8")):
-            yield path, section
+            if not section.elsewhere:
+                yield path, section
 
 
 def run_section(section: Section) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 from unittest import mock
@@ -24,7 +24,6 @@ from capkernel.checker.findings import blocked, findings
 from capkernel.checker.repairs.causes import with_suggestions
 from capkernel.checker.repairs.source import Source
 from capkernel.checker.subset.report import Report
-from capkernel.checker.tables import ambient, subset
 from capkernel.diagnostics import Diagnostic
 
 Rule = str  # "impure-map: MapCalls._refuse_unknown < MapCalls._judge"
@@ -147,17 +146,6 @@ def _fails(section: golden.Section) -> bool:
 # ── rows of the tables ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def rows() -> list[tuple[Any, str, str]]:
-    """Every row of the tables of the safe subset and of ambient authority: the table, its field, the row."""
-    found: list[tuple[Any, str, str]] = []
-    for table in (ambient(), subset()):
-        for one in fields(table):
-            value = getattr(table, one.name)
-            if one.name not in ("advice", "partial_advice", "member_advice") and not isinstance(value, tuple):
-                found += [(table, one.name, row) for row in sorted(value)]
-    return found
-
-
 @contextmanager
 def without(table: Any, name: str, row: str) -> Iterator[None]:
     """The table without one row. Tables are frozen: this writes below that, and puts the old value back."""
@@ -168,17 +156,3 @@ def without(table: Any, name: str, row: str) -> Iterator[None]:
         yield
     finally:
         object.__setattr__(table, name, old)
-
-
-def kill_row(table: Any, name: str, row: str, all_sections: list[tuple[str, golden.Section]]) -> Killed:
-    """Run the sections that mention the row without it, until one fails."""
-    word = row.rpartition(".")[2]
-    result = Killed(f"{type(table).__name__}.{name}: {row}", 0, 0)
-    with without(table, name, row):
-        for _, section in all_sections:
-            if any(word in block.text for block in section.cells):
-                result.pairs += 1
-                if _fails(section):
-                    result.killed = 1
-                    return result
-    return result

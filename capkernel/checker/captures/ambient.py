@@ -138,10 +138,22 @@ class AmbientRule:
         key = ambient().member(path)
         if key is None and not path.startswith(("builtins.", "capkernel.")):
             key = ambient().refused_module(path)
-        if key is None:
+        if key is None or self._is_plain_call(node, path):
             return False
         self._report.ambient(node, f"`{path}` {WHAT.get(key, 'reaches outside the session')}", key)
         return True
+
+    def _is_plain_call(self, node: ast.AST, path: str) -> bool:
+        """Whether what is refused as a value is called here, and only with what makes it harmless."""
+        call = self._context.parents.get(node)
+        allowed = ambient().plain_calls.get(path)
+        if allowed is None or not isinstance(call, ast.Call) or call.func is not node:
+            return False
+        return (
+            len(call.args) == 1
+            and not isinstance(call.args[0], ast.Starred)
+            and all(keyword.arg in allowed for keyword in call.keywords)
+        )
 
     def _is_module(self, node: ast.expr, base: str) -> bool:
         resolved = self._context.resolve(node)
@@ -165,7 +177,8 @@ class AmbientRule:
         path = path_of(node.func, self._context, self._view)
         if path == "builtins.open":
             return  # refused by its name
-        if path in table.path_functions:
+        refused = table.member(path) is not None and not self._is_plain_call(node.func, path)
+        if path in table.path_functions and not refused:
             argument = self._path_argument(node, table.path_functions[path])
             if argument is not None:
                 self._opened(argument, path)

@@ -295,7 +295,8 @@ class ClassifiedRule:
 
     def _formatted(self, node: ast.FormattedValue) -> None:
         if self._holds(node.value):
-            self._format(node, node.value)
+            # The place is the whole text's, as in Python 3.11, which knows none of its parts.
+            self._format(self._context.parents.get(node, node), node.value)
 
     def _format(self, node: ast.AST, value: ast.expr, directly: bool = True) -> None:
         if directly and self._is_output(node):

@@ -13,8 +13,8 @@ from types import CodeType
 from capkernel.wire.codekey import cell_filename, code_key
 from capkernel.wire.plan import CodeKey
 
-# A body of nothing but a docstring has no instruction with a place.
-_NOWHERE = (0, 0, 0, 0)
+# A body of nothing but a constant may have no instruction with a place.
+_NOWHERE = (0, 0)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
@@ -42,14 +42,27 @@ class CodeKeys:
         decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
         line = min([node.lineno, *(decorator.lineno for decorator in decorators)])
         start, end = _extent(node)
-        inside = [
-            key
-            for key in self._keys.get((name, line), ())
-            if key.span == _NOWHERE or (start <= key.span[:2] and key.span[2:] <= end)
-        ]
+        named = self._keys.get((name, line), ())
+        inside = [key for key in named if key.span[:2] != _NOWHERE and start <= key.span[:2] and key.span[2:] <= end]
+        if not inside:
+            nowhere = {key for key in named if key.span[:2] == _NOWHERE}
+            return nowhere.pop() if len(nowhere) == 1 else self._alone(node, nowhere)
         # A function made inside has its place inside; the outermost is this one.
         inside.sort(key=lambda key: (key.span[:2], tuple(-part for part in key.span[2:])))
-        return inside[0] if inside else None
+        return inside[0]
+
+    def _alone(self, node: Definition, known: set[CodeKey]) -> CodeKey | None:
+        """The key of a function that does nothing but return a constant, as it is when compiled by itself."""
+        if not known or not isinstance(node, ast.Lambda):
+            return None
+        filename = cell_filename(next(iter(known)).cell)
+        (code,) = (
+            constant
+            for constant in compile(ast.Expression(node), filename, "eval", dont_inherit=True).co_consts
+            if isinstance(constant, CodeType)
+        )
+        key = code_key(code)
+        return key if key in known else None
 
 
 def _extent(node: Definition) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -375,6 +375,12 @@ class Calls(Functions):
             self._check_kept(node, function, receiver, arguments, caps)
         if name in borrows().data and len(arguments) == len([pair for pair in arguments if self._is_open_file(*pair)]):
             return NOTHING  # what is read out of a file is data, whatever type it has
+        if name in borrows().frames and all(
+            self._is_open_file(expression, value) or not value for expression, value in arguments
+        ):
+            typ = self.context.type_of(node) if isinstance(node, ast.expr) else None
+            if typ is not None and all(info.fullname == "pandas.core.frame.DataFrame" for info in instances(typ)):
+                return NOTHING
         holds = self.heap.within(given) | self.heap.within(receiver)
         if caps and keeps:
             # Every object that can carry may now hold every other.

@@ -60,6 +60,10 @@ class Expressions(Machine):
             return self._lambda(node)
         return self.cut(self.context.type_of(node), self._evaluate(node))
 
+    def _is_made_here(self, value: Value) -> bool:
+        """Whether it is an object of a class of the session: plain fields say nothing of what its methods hold."""
+        return any(isinstance(token, Site) and token.node in self.heap.instances for token in value)
+
     def load(self, node: ast.expr) -> Value:
         """The same for a name, attribute or item that an augmented assignment reads."""
         if not isinstance(node, ast.Name):
@@ -73,7 +77,7 @@ class Expressions(Machine):
             value -= {UNTRUSTED}
         else:
             value = self.cut(typ, value)
-            if self.types.is_plain(typ):
+            if self.types.is_plain(typ) and not self._is_made_here(value):
                 return value
         gone = self.dead(value)
         if gone:

@@ -274,6 +274,9 @@ class Functions(Expressions):
         made: Value = frozenset((site,))
         self.heap.instances[node] = info
         self.heap.made(site)
+        of_class = self.heap.within(self.value(node.func))
+        if self.caps(of_class):  # its methods use a capability: whoever has the object can call them
+            self.heap.add(site, of_class)
         ran = False
         for name in ("__new__", "__init__", "__post_init__"):
             for method in self._methods(info, name)[:1]:

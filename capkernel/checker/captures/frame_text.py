@@ -15,6 +15,7 @@ from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reexports import own_path
 from capkernel.checker.captures.types import instances, is_any
 from capkernel.checker.subset.bindings import is_interpreter_attribute
+from capkernel.checker.subset.imports import HIDDEN_MODULES
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import ambient, pure
 
@@ -105,6 +106,9 @@ class FrameText:
             if not isinstance(node, ast.Attribute):
                 continue
             name = node.attr
+            if name in HIDDEN_MODULES:
+                self._refuse(place, f"`.{name}` may be the module `{name}`, which is outside the session")
+                return
             if name.startswith("_") or is_interpreter_attribute(name) or name in ambient().path_methods:
                 self._refuse(place, f"`.{name}` is not available in the text of an expression")
                 return

@@ -17,8 +17,10 @@ from mypy.types import Type
 from capkernel.checker.captures.scopes import Binding, FunctionNode, Scope, Scopes, scopes_of
 from capkernel.checker.tables import ambient
 from capkernel.checker.typed_cell import Resolved, TypedCell
+from capkernel.wire.syntax import children, walk
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SHARED = (ast.operator, ast.cmpop, ast.unaryop, ast.boolop)  # one object stands in many places
 
 
 @dataclass(eq=False)
@@ -168,7 +170,7 @@ class Context:
 
 
 def names_in(node: ast.AST) -> frozenset[str]:
-    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    return frozenset(inner.id for inner in walk(node) if isinstance(inner, ast.Name))
 
 
 def context_of(cell: TypedCell) -> Context:
@@ -178,8 +180,8 @@ def context_of(cell: TypedCell) -> Context:
     todo: list[ast.AST] = [cell.module]
     while todo:
         node = todo.pop()
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop, ast.unaryop, ast.boolop)):
+        for child in children(node):
+            if not isinstance(child, _SHARED):
                 parents[child] = node
                 todo.append(child)
     context = Context(cell, scopes, {}, statement, parents)
@@ -208,6 +210,9 @@ class View:
         self._context = context
         self._index = index  # None: at any time after the cell's definitions
         self._found: dict[str, Entry | None] = {}
+        # The library paths of expressions, asked for again and again by the rules (see `paths`).
+        self.certain: dict[ast.expr, str] = {}
+        self.possible: dict[ast.expr, str] = {}
 
     def lookup(self, name: str) -> Entry | None:
         """What the name is; None: nothing in the session, so a builtin or unbound."""

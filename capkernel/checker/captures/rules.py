@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from mypy.nodes import TypeInfo
 
@@ -61,7 +60,7 @@ class Rules:
                 else:
                     self._reference(node)
             self._classified.visit(node)
-            todo.extend(reversed(list(_parts(node))))
+            todo.extend(_parts(node)[::-1])
 
     def _is_typed(self, node: ast.Name | ast.Attribute | ast.Call) -> bool:
         if not isinstance(node, ast.Call) and not isinstance(node.ctx, ast.Load):
@@ -179,20 +178,26 @@ _TYPE_SYNTAX = (
 _USUAL = {"request_file_system": "fs", "request_exec_permission": "run", "request_network": "net"}
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
+_UNTYPED = frozenset(("MatchValue", "TypeAlias", "Constant"))
+_typed_fields: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
     """Parts that mypy types as expressions: not annotations, patterns, bases."""
-    if isinstance(node, ast.MatchValue):
-        return
-    alias = getattr(ast, "TypeAlias", None)
-    if alias is not None and isinstance(node, alias):
-        return
-    for name, value in ast.iter_fields(node):
-        if name in _UNTYPED_FIELDS:
-            continue
+    kind = type(node)
+    fields = _typed_fields.get(kind)
+    if fields is None:
+        untyped = kind.__name__ in _UNTYPED
+        fields = () if untyped else tuple(name for name in kind._fields if name not in _UNTYPED_FIELDS)
+        _typed_fields[kind] = fields
+    found: list[ast.AST] = []
+    for name in fields:
+        value = getattr(node, name, None)
         if isinstance(value, ast.AST):
-            yield value
+            found.append(value)
         elif isinstance(value, list):
-            yield from (item for item in value if isinstance(item, ast.AST))
+            found.extend(item for item in value if isinstance(item, ast.AST))
+    return found
 
 
 __all__ = ["API", "Class", "Entry", "Function", "Imported", "Rules", "TypeInfo", "is_session_module"]

@@ -203,7 +203,7 @@ class CaptureSession:
         And the names that stand in such values: what they are may be called at any time."""
         found: dict[ast.AST, Function | Class] = {}
         handed: set[str] = set()
-        todo: list[str] = [node.id for node in context.scopes.standing]
+        todo: list[str] = list({node.id: None for node in context.scopes.standing})
         seen: set[str] = set()
         while todo:
             name = todo.pop()

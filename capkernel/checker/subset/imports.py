@@ -7,7 +7,9 @@ import ast
 from capkernel.checker.subset.report import Report
 from capkernel.checker.tables import ambient
 
-_HIDDEN = frozenset(("os", "sys", "subprocess", "socket", "ctypes", "importlib", "builtins", "shutil", "pickle", "gc"))
+HIDDEN_MODULES = frozenset(
+    ("os", "sys", "subprocess", "socket", "ctypes", "importlib", "builtins", "shutil", "pickle", "gc")
+)
 
 # `annotations`, which the engine follows, and features that every Python has by now: importing those does nothing.
 _FUTURES = frozenset(
@@ -31,7 +33,7 @@ WHAT = {
 
 def is_hidden_module(module: str, name: str) -> bool:
     """Whether `module.name` is a way round to a module of authority that another one happens to have imported."""
-    return name in _HIDDEN and f"{module}.{name}" not in ("os.sys",) and module not in ("IPython",)
+    return name in HIDDEN_MODULES and f"{module}.{name}" not in ("os.sys",) and module not in ("IPython",)
 
 
 def check_import(node: ast.Import, report: Report) -> None:

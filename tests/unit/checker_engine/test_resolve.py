@@ -132,6 +132,8 @@ def expressions(module: ast.Module) -> list[ast.expr]:
             if name in ("annotation", "returns") or isinstance(node, ast.pattern):
                 continue
             for child in value if isinstance(value, list) else [value]:
+                if isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant) and not child.value:
+                    continue  # Python 3.12 ends a format specification with an empty text
                 if isinstance(child, ast.AST):
                     if isinstance(child, ast.expr):
                         found.append(child)

@@ -75,6 +75,9 @@ def test_every_definition_has_the_key_of_its_code(text: str) -> None:
         ("def a():\n    return lambda: 2\nb = a()", {"b": "2"}),
         ("a = (lambda f: f)(lambda q: q * 2); b = lambda q: q * 3", {"a": "q * 2", "b": "q * 3"}),
         ("é = 1; a = lambda: 'ü'; b = lambda: é", {"a": "'ü'", "b": "é"}),
+        ("a, b = lambda: 1, lambda: 1.0", {"a": "1", "b": "1.0"}),
+        ("a = lambda: 1; b = lambda: lambda: 2; c = b()", {"a": "1", "b": "lambda: 2", "c": "2"}),
+        ("x = 1; a = lambda x: 1; b = lambda: x", {"a": "1", "b": "x"}),
     ],
 )
 def test_the_key_leads_from_the_running_function_to_its_own_source(text: str, expected: dict[str, str]) -> None:
@@ -85,6 +88,14 @@ def test_the_key_leads_from_the_running_function_to_its_own_source(text: str, ex
     for name, body in expected.items():
         node = by_key[code_key(space[name].__code__)]
         assert ast.unparse(node.body) == body
+
+
+def test_functions_that_take_other_things_have_other_keys() -> None:
+    text = "f = [lambda x: 1, lambda: 1, lambda *x: 1, lambda x, /: 1, lambda *, x: 1, lambda **x: 1, lambda x=2: 1]"
+    keys = CodeKeys(7, text)
+    found = {keys.of(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda)}
+    assert None not in found
+    assert len(found) >= 6  # where a constant has no place, a default says nothing of what the function does
 
 
 def test_other_cells_have_other_keys() -> None:

@@ -66,6 +66,21 @@ def test_sections_and_their_rejections(collector: ModuleType) -> None:
     assert (second.name, second.rejects) == ("T / b", False)
 
 
+@pytest.mark.parametrize(
+    ("settings", "elsewhere"),
+    [
+        ('python = "3.11"', ""),
+        ('python = "99.1"', "Python 99.1 and newer"),
+        ('before = "3.11"', "Python before 3.11"),
+        ('before = "99.1"', ""),
+        ('profile = "strict"', ""),
+    ],
+)
+def test_sessions_for_another_python(collector: ModuleType, settings: str, elsewhere: str) -> None:
+    (section,) = collector.sections_of(f"# T\n\n```toml\n{settings}\n```\n\n```py\nx\n```\n")
+    assert section.elsewhere == elsewhere
+
+
 def test_unknown_fences_are_an_error(collector: ModuleType) -> None:
     with pytest.raises(AssertionError, match="unknown fence"):
         collector.sections_of("# T\n```python\nx\n```\n")

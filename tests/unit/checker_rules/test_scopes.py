@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import symtable
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -75,9 +76,21 @@ def _local_names_by_us(source: str) -> dict[tuple[str, int], set[str]]:
 
 def _own(scope: Scope) -> set[str]:
     names = {name for name in scope.bindings if name not in scope.globals and name not in scope.nonlocals}
+    if sys.version_info >= (3, 12):
+        names |= _inlined(scope)
     return {
         name for name in names if "__" not in name
     }  # the compiler renames `__x` in a class; the subset refuses those
+
+
+def _inlined(scope: Scope) -> set[str]:
+    """PEP 709: the compiler lists what a comprehension binds with the names of the function around it. A name still
+    means there what it meant before, so our scopes stay apart."""
+    names: set[str] = set()
+    for child in scope.children:
+        if isinstance(child.node, ast.ListComp | ast.SetComp | ast.DictComp):
+            names |= set(child.bindings) | _inlined(child)
+    return names
 
 
 def _source(module: str) -> str:

@@ -111,8 +111,8 @@ def test_completeness() -> None:
     assert TEXTS.completeness("x = 1") == ("complete", None)
     assert TEXTS.completeness("def f():") == ("incomplete", 4)
     assert TEXTS.completeness("x = = 1")[0] == "invalid"
-    # Nested too deep to be compiled: there is an answer all the same.
-    assert TEXTS.completeness("a" + ".b" * 5000)[0] in ("unknown", "invalid")
+    # Nested too deep to be compiled (by Python 3.11 and 3.12): there is an answer all the same.
+    assert TEXTS.completeness("a" + ".b" * 5000)[0] in ("unknown", "invalid", "complete")
     assert TEXTS.completeness("!a\n" * 10_000) == ("unknown", None)
     assert TEXTS.completeness("x\n" * 100_000) == ("unknown", None)
 

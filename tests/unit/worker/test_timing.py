@@ -38,3 +38,11 @@ def test_the_value_of_the_last_expression_is_kept() -> None:
     shell.begin_timing()
     names = {"x": 2, "get_ipython": lambda: shell}
     assert eval(compile(ast.Expression(last.value), "cell", "eval"), names) == 3
+
+
+@pytest.mark.parametrize("first", [Timed(2, 2, True, 2, 1), Timed(2, 2)])
+def test_the_whole_is_said_once_and_last(first: Timed, capsys: pytest.CaptureFixture[str]) -> None:
+    run("a = []\na.append(1)\nlen(a)\n", Timed(1, 3), first, Timed(3, 3, True, 5, 2))
+    said = [line.partition(" ")[2].partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert said[-2:] == ["times", "time"], said
+    assert said.count("times") == 2 - first.many
