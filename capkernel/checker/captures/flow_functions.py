@@ -139,6 +139,14 @@ class Functions(Expressions):
         self._memo[key] = (self.heap.changes, result)
         return result
 
+    def frames_of(self, function: Function) -> list[Frame]:
+        """Where it was made: a class in a function is made anew with each call, and its methods see that call's names."""
+        return self._defined_in.get(function.node, [self.session])
+
+    def inline_method(self, method: Function, given: dict[str, Value], node: ast.AST) -> Value:
+        """The same for a method, of whatever it was made with."""
+        return frozenset[Token]().union(*(self.inline(method, frame, given, node) for frame in self.frames_of(method)))
+
     def _run_body(self, function: Function, frame: Frame, given: dict[str, Value], node: ast.AST) -> Value:
         outer, context = self.frame, self.context
         inner = Frame(function.scope, frame, dict(given))
@@ -182,7 +190,7 @@ class Functions(Expressions):
         result = NOTHING
         for method in methods:
             of = self.class_values(method.class_name) if is_classmethod(method) else _self_of(method, receiver)
-            result |= self.inline(method, self.session, self._given(method.node, node, arguments, of), node)
+            result |= self.inline_method(method, self._given(method.node, node, arguments, of), node)
         return result
 
     def class_values(self, name: str) -> Value:
@@ -252,7 +260,7 @@ class Functions(Expressions):
                 for method in [] if definition is None else definition.methods():
                     if wanted(method.name):
                         given = self._spread(method, frozenset((token,)), [])
-                        self.inline(method, self.session, given, node)
+                        self.inline_method(method, given, node)
 
     def _construct(self, node: ast.Call, info: TypeInfo, arguments: Arguments) -> Value:
         site = Site(node, frozenset(self.active))
@@ -267,8 +275,8 @@ class Functions(Expressions):
             for method in self._methods(info, name)[:1]:
                 ran = ran or name != "__post_init__"
                 given = arguments if name != "__post_init__" else []
-                self.inline(
-                    method, self.session, self._given(method.node, node if given else method.node, given, made), node
+                self.inline_method(
+                    method, self._given(method.node, node if given else method.node, given, made), node
                 )
         if not ran:
             names = _fields_in_order(info, self.context.type_of(node.func))
@@ -300,7 +308,7 @@ class Functions(Expressions):
                             continue
                         value = self.value(receiver) if not isinstance(receiver, ast.Constant) else NOTHING
                         given = self._spread(method, value, arguments)
-                        result |= self.inline(method, self.session, given, node)
+                        result |= self.inline_method(method, given, node)
         return result
 
     def _spread(self, method: Function, receiver: Value, arguments: Sequence[Value]) -> dict[str, Value]:
