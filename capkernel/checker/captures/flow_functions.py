@@ -140,7 +140,7 @@ class Functions(Expressions):
         return result
 
     def frames_of(self, function: Function) -> list[Frame]:
-        """Where it was made: a class in a function is made anew with each call, and its methods see that call's names."""
+        """Where it was made: each call of a function makes its classes anew, and their methods see that call's names."""
         return self._defined_in.get(function.node, [self.session])
 
     def inline_method(self, method: Function, given: dict[str, Value], node: ast.AST) -> Value:
