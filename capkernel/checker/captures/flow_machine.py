@@ -68,7 +68,7 @@ class Machine:
         self._steps = 0
         self._recordings: list[Recording] = []
         self._definitions: list[Function] = []
-        self._defined_in: dict[ast.AST, Frame] = {}
+        self._defined_in: dict[ast.AST, list[Frame]] = {}  # where a function was made, each time
         self._free: dict[ast.AST, list[tuple[str, Scope | None]]] = {}
         self._read_after: set[str] = set()
         self._escaped: set[ast.AST] = set()
