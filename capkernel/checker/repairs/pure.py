@@ -185,6 +185,7 @@ def _in_lambda(source: Source, map_call: ast.Call | None, given: ast.Lambda, nod
                 source.insert_before(statement, line),
                 source.replace(bad, fresh),
             )
+    yield from _outside(source, map_call, given)
     if isinstance(bad, ast.Call):
         parent = source.parents.get(bad)
         if isinstance(parent, ast.Tuple) and len(parent.elts) > 1:
@@ -204,6 +205,28 @@ def _in_lambda(source: Source, map_call: ast.Call | None, given: ast.Lambda, nod
             yield from unsafe("leave the effect out", source.replace(bad, source.segment(bad.args[-1])))
         if isinstance(bad.func, ast.Attribute) and not bad.args:
             yield from unsafe("leave the effect out", source.replace(bad, source.segment(bad.func.value)))
+
+
+def _outside(source: Source, map_call: ast.Call | None, given: ast.Lambda) -> Repairs:
+    """`secret.map(lambda s: out.append(s))` as `out.append(secret)`: done in the cell, with what stays classified."""
+    body, parameters = given.body, given.args.args
+    if map_call is None or not isinstance(map_call.func, ast.Attribute) or len(parameters) != 1:
+        return
+    if not isinstance(body, ast.Call) or body.keywords or not isinstance(source.statement(map_call), ast.Expr):
+        return
+    name, owner = parameters[0].arg, source.segment(map_call.func.value)
+    if name in names_in(body.func):
+        return
+    texts = []
+    for one in body.args:
+        if isinstance(one, ast.Name) and one.id == name:
+            texts.append(owner)
+        elif name in names_in(one):
+            texts.append(f"{owner}.map(lambda {name}: {source.segment(one)})")
+        else:
+            texts.append(source.segment(one))
+    text = f"{source.segment(body.func)}({', '.join(texts)})"
+    yield from unsafe("do it in the cell, with the secret as it is: classified", source.replace(map_call, text))
 
 
 def _effect(source: Source, node: ast.AST) -> ast.AST:
