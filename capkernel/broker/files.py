@@ -191,14 +191,15 @@ class FileEffects:
         """
         with self._at(handle, "files.read_classified", cell) as place:
             self._allow(place, "files.read_classified", cell, ALLOWED)
-            origin = f"file:{place.shown}"
+            shown = place.shown
+            origin = f"file:{shown}"
             if not place.unseen:
                 return self._opened_for_vault(place), origin
         try:
             with self._at(handle, "files.read_classified", cell, seek=True) as place:
                 return self._opened_for_vault(place), origin
         except (EffectError, OSError) as problem:
-            self._record("files.read_classified", Denied(f"poison: {type(problem).__name__}"), cell, origin)
+            self._record("files.read_classified", Denied(f"poison: {type(problem).__name__}"), cell, shown)
             return None, origin
 
     def _opened_for_vault(self, place: Place) -> int:
