@@ -266,12 +266,12 @@ _Text = tuple[str, str, str | None]
 
 @contextmanager
 def _reading(entry: FileEntry, text: _Text | None) -> Iterator[IO[Any]]:
-    handle, first = _invoke(entry, "open_read")
+    (handle, size), first = _invoke(entry, "open_read")
 
-    def fetch() -> bytes:
-        return membrane.current().call(Invoke(handle, "next"))[1]
+    def fetch(offset: int) -> bytes:
+        return membrane.current().call(Invoke(handle, "piece", offset=offset))[1]
 
-    raw = io.BufferedReader(Fetched(first, fetch if handle else None), 1 << 18)
+    raw = io.BufferedReader(Fetched(first, size, fetch if handle else None), 1 << 18)
     try:
         with raw if text is None else io.TextIOWrapper(raw, text[0], text[1], text[2]) as stream:
             yield stream

@@ -2,7 +2,7 @@
 
 The kernel is the same, in processes of its own; this is a client of it, and holds no more than any client: masks.
 
-Rule 1: one cell at a time; a second `execute` waits for the first.
+Rule 1: one cell at a time; a second `execute`, and every other question but `state`, waits for the first.
 Rule 2: a message that does not belong to the cell that is waited for is dropped.
 """
 
@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.notebooknode import NotebookNode
 
+from capkernel.bridge.answers import CHECK, STATE, State, Verdict, state_of, verdict_of
 from capkernel.bridge.launch import async_kernel_manager
 from capkernel.bridge.outputs import CellOutputs, Outcome, outcome_of
 from capkernel.diagnostics.model import Diagnostic
@@ -33,6 +34,7 @@ _INTERRUPT_SECONDS = 10.0
 _KEY = "capkernel"  # in the metadata of replies and outputs: only the kernel can write it
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
+_Answer = TypeVar("_Answer")
 Ask = Callable[[str, bool], str | None]
 
 
@@ -75,6 +77,7 @@ class Session:
         self._directory = Path.cwd() if directory is None else Path(directory)
         self._ask = ask
         self._one_at_a_time = asyncio.Lock()
+        self._one_state_at_a_time = asyncio.Lock()
         self._manager: AsyncKernelManager | None = None
         self._client: AsyncKernelClient | None = None
 
@@ -131,14 +134,33 @@ class Session:
         _, manager = self._running()
         await asyncio.wait_for(manager.interrupt_kernel(), _INTERRUPT_SECONDS)
 
+    async def check(self, code: str) -> Verdict:
+        """The verdict on `code`, were it the next cell. Nothing runs and nothing changes."""
+        return self._read(verdict_of, await self._own(CHECK, {"code": code}))
+
+    async def state(self) -> State:
+        """Names, types, labels, what is live; also while a cell runs. Never a value."""
+        client, manager = self._running()
+        async with self._one_state_at_a_time:
+            message = client.session.msg(STATE, {})
+            client.control_channel.send(message)
+            while True:
+                try:
+                    reply = await client.get_control_msg(timeout=_POLL_SECONDS)
+                except Empty:
+                    await _alive(manager)
+                    continue
+                if reply["parent_header"].get("msg_id") == message["msg_id"]:
+                    return self._read(state_of, reply["content"])
+
     async def is_complete(self, code: str) -> tuple[str, str]:
         """As a console needs it: ("complete" | "incomplete" | "invalid" | "unknown", the next line's indent)."""
-        reply = await self._asked(self._running()[0].is_complete(code))
+        reply = await self._asked(lambda client: client.is_complete(code))
         return str(reply.get("status", "unknown")), str(reply.get("indent", ""))
 
     async def complete(self, code: str, cursor: int | None = None) -> tuple[list[str], int, int]:
         """Completions at the cursor (characters), and the range of the text that each would replace."""
-        reply = await self._asked(self._running()[0].complete(code, cursor))
+        reply = await self._asked(lambda client: client.complete(code, cursor))
         return list(reply.get("matches", ())), int(reply.get("cursor_start", 0)), int(reply.get("cursor_end", 0))
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,9 +189,28 @@ class Session:
             outputs=tuple(gathered.outputs),
         )  # fmt: skip
 
-    async def _asked(self, request: str) -> dict[str, Any]:
-        content: dict[str, Any] = (await self._next(self._running()[0].get_shell_msg, request))["content"]
-        return content
+    async def _own(self, kind: str, content: dict[str, Any]) -> dict[str, Any]:
+        def send(client: AsyncKernelClient) -> str:
+            message = client.session.msg(kind, content)
+            client.shell_channel.send(message)
+            return str(message["msg_id"])
+
+        return await self._asked(send)
+
+    def _read(self, read: Callable[[dict[str, Any]], _Answer], content: dict[str, Any]) -> _Answer:
+        if content.get("status") != "ok":
+            raise SessionError(f"{content.get('ename', 'error')}: {content.get('evalue', 'no answer')}")
+        try:
+            return read(content)
+        except msgspec.ValidationError as problem:
+            raise SessionError(f"the kernel is of another version: {problem}") from None
+
+    async def _asked(self, send: Callable[[AsyncKernelClient], str]) -> dict[str, Any]:
+        """The reply to a request on the shell channel, which cells use, too: one at a time."""
+        async with self._one_at_a_time:
+            client, _ = self._running()
+            content: dict[str, Any] = (await self._next(client.get_shell_msg, send(client)))["content"]
+            return content
 
     async def _next(self, get: Any, request: str) -> dict[str, Any]:
         """The next message of a channel that belongs to `request`; meanwhile questions are answered."""
@@ -179,8 +220,7 @@ class Session:
                 message: dict[str, Any] = await get(timeout=_POLL_SECONDS)
             except Empty:
                 await self._answer(client)
-                if not await manager.is_alive():
-                    raise SessionError("the kernel died: what the session held is lost; start a new one") from None
+                await _alive(manager)
                 continue
             if message["parent_header"].get("msg_id") == request:
                 return message
@@ -199,7 +239,14 @@ class Session:
 
 def text_of(outputs: list[NotebookNode]) -> str:
     """Outputs as a terminal would show them; the line that says what a cell may do is left out."""
-    return "".join(found if found.endswith("\n") or not found else found + "\n" for found in map(shown, outputs))
+    kept = (output for output in outputs if not repeats_refusal(output))
+    return "".join(found if found.endswith("\n") or not found else found + "\n" for found in map(shown, kept))
+
+
+def repeats_refusal(output: NotebookNode) -> bool:
+    """Whether this error only says again, shorter, what the diagnostics before it said. No cell can raise one of this
+    name: the kernel renames it."""
+    return bool(output.output_type == "error" and output.ename == "CellRefused")
 
 
 def shown(output: NotebookNode) -> str:
@@ -219,6 +266,11 @@ def _diagnostics(output: NotebookNode) -> tuple[Diagnostic, ...]:
         return () if bundle is None else from_json(bundle)
     except msgspec.ValidationError:  # a kernel of another version
         return ()
+
+
+async def _alive(manager: AsyncKernelManager) -> None:
+    if not await manager.is_alive():
+        raise SessionError("the kernel died: what the session held is lost; start a new one") from None
 
 
 def _nothing(_output: NotebookNode) -> None:

@@ -17,11 +17,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.captured import require_types
-from capkernel.broker.classified_files import ClassifiedFiles
+from capkernel.broker.classified_files import LIMIT_BYTES, ClassifiedFiles
 from capkernel.broker.classified_handles import ClassifiedHandles
 from capkernel.broker.failures import EffectError, denied, revoked
 from capkernel.broker.files import FileEffects, in_words_of_cell
@@ -32,6 +32,7 @@ from capkernel.broker.ledger import Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
+from capkernel.broker.room import SECRET_BYTES, Room
 from capkernel.broker.secure_output import SecureOutput
 from capkernel.broker.threads import in_background, run_whole
 from capkernel.policy.excluded import Exclusions
@@ -84,15 +85,16 @@ class Broker:
         vault: VaultPort,
         audit: AuditLog,
         exclusions: Exclusions | None = None,
+        room: Room | None = None,
     ) -> None:
-        """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given."""
+        """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given. room: of a
+        root in memory, which is the only one then."""
         rules = PathRules(policy)
         excluded = Exclusions.ambient(policy.source) if exclusions is None else exclusions
         self._index = ClassifiedIndex(rules, lambda: [os.path.realpath(root) for root in policy.root_paths()])
-        self._files = FileEffects(
-            policy, os.path.realpath(base_dir), rules, Places(rules, excluded, self._index), audit
-        )
-        self._sink = ClassifiedFiles(policy, vault, audit)
+        self._places = Places(rules, excluded, self._index, hide_names=policy.files.hide_classified_names)
+        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit, room)
+        self._sink = ClassifiedFiles(policy, vault, audit, LIMIT_BYTES if room is None else SECRET_BYTES)
         self._vault = vault
         self._audit = audit
         self._table: HandleTable[Target] = HandleTable()
@@ -100,6 +102,7 @@ class Broker:
         self._secrets = ClassifiedHandles()
         self.ledger = Ledger()
         self.secure_output: SecureOutput | None = None  # set before the first cell
+        self.at_end: list[Callable[[], None]] = []  # blocking steps of `close`
         self._cell: _Cell | None = None
         self._running = 0  # effects that are being done, of whatever cell
         self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
@@ -128,6 +131,7 @@ class Broker:
         if self.secure_output is not None:
             self.secure_output.begin_cell()
         self._index.begin_cell()
+        self._places.begin_cell()
         self._table.begin(cell)
         self._cell = _Cell(cell, plan)
         try:
@@ -164,8 +168,8 @@ class Broker:
         if self.secure_output is not None:
             waiting.append(self.secure_output.settle(SETTLE_SECONDS))
         await asyncio.gather(*waiting)
-        closing = asyncio.ensure_future(run_whole(self._audit.close))
-        await asyncio.wait({closing}, timeout=GIVE_UP_SECONDS)
+        closing = [asyncio.ensure_future(run_whole(step)) for step in (self._audit.close, *self.at_end)]
+        await asyncio.wait(closing, timeout=GIVE_UP_SECONDS)
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         """For the person: the running cell or None, what its plan lets it ask for, how many handles it holds now."""
@@ -277,7 +281,7 @@ class Broker:
             return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
         if effect.method == "walk":
             walked = await run_whole(lambda: self._files.walk(target, cell.number))
-            files = [FileHandle(target.scope, entry.path) for entry in walked]
+            files = [FileHandle(target.scope, path) for path in walked.paths]
             return [[self._mint(grant.scope, file, cell), file.path] for file in files], b""
         if effect.method == "open_read":
             return await self._open_to_read(grant.scope, target, cell)
@@ -353,7 +357,8 @@ class Broker:
         return None, b""
 
     def _files_below(self, file: FileHandle, cell: _Cell, _data: bytes) -> tuple[Any, bytes]:
-        return [entry.path for entry in self._files.walk(file, cell.number) if entry.is_file], b""
+        walked = self._files.walk(file, cell.number)
+        return [path for path in walked.paths if path not in walked.others], b""
 
     async def _attenuate(self, scope: str, target: FileScope, effect: Invoke, cell: _Cell) -> str:
         path = effect.path if effect.method == "subtree" else None
@@ -361,7 +366,7 @@ class Broker:
         return self._keep(scope, made, cell)
 
     async def _open_to_read(self, scope: str, file: FileHandle, cell: _Cell) -> tuple[Any, bytes]:
-        """The first piece, and a handle for more unless that was all."""
+        """The first piece, the size, and a handle for the rest unless that was all."""
         if file.scope.open_files >= MAX_OPEN:
             raise denied(f"more than {MAX_OPEN} files open at once: close some of them")
         opened = await run_whole(lambda: self._files.open_to_read(file, cell.number))
@@ -372,9 +377,9 @@ class Broker:
             raise
         if len(piece) < PIECE:
             opened.end()
-            return "", piece
+            return ["", len(piece)], piece
         file.scope.open_files += 1
-        return self._keep(scope, opened, cell), piece
+        return [self._keep(scope, opened, cell), opened.size], piece
 
     async def _read_on(self, file: OpenFile, effect: Invoke) -> tuple[Any, bytes]:
         if effect.method == "close":
@@ -382,9 +387,9 @@ class Broker:
                 _end([closed])
                 file.scope.open_files -= 1
             return None, b""
-        if effect.method != "next":
+        if effect.method != "piece":
             raise _no_method("file", effect.method)
-        return None, await run_whole(file.piece)
+        return None, await run_whole(lambda: file.piece(effect.offset))
 
     def _keep(self, scope: str, target: FileScope | OpenFile, cell: _Cell) -> str:
         """A handle for what holds a descriptor, which is closed when there can be none."""
@@ -400,22 +405,28 @@ class Broker:
         fd, origin = await run_whole(lambda: self._files.open_for_vault(file, cell.number))
         try:
             handle = self._secrets.mint()
+            kind: Literal["str", "bytes"] = "str" if method == "read_classified" else "bytes"
             try:
-                self._vault.fill(handle, fd, "str" if method == "read_classified" else "bytes", origin)
+                if fd is None:
+                    self._vault.spoil(handle, "there is no such file", origin, text=kind == "str")
+                else:
+                    self._vault.fill(handle, fd, kind, origin)
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
             self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
             return handle
         finally:
-            os.close(fd)
+            if fd is not None:
+                os.close(fd)
 
     async def _write_classified(self, file: FileHandle, secret: str, cell: _Cell) -> None:
         self._secrets.require(secret)
         self._sink.count()
         sinks = cell.plan.sinks
         reservation = await run_whole(lambda: self._files.reserve_classified(file, self._sink, sinks, cell.number))
-        self._sink.start(reservation, secret)
+        if reservation is not None:
+            self._sink.start(reservation, secret)
 
     def _path_of(self, effect: Invoke) -> str:
         target = self._table.find(effect.handle).target

@@ -53,7 +53,9 @@ class Reservation:
 class ClassifiedFiles:
     """The sink "classified files" of one session."""
 
-    def __init__(self, policy: Policy, vault: VaultPort, audit: AuditLog) -> None:
+    def __init__(self, policy: Policy, vault: VaultPort, audit: AuditLog, limit: int = LIMIT_BYTES) -> None:
+        """limit: bytes of one file."""
+        self.limit = limit
         self._mode = policy.files.classified_write
         self._vault = vault
         self._audit = audit
@@ -147,7 +149,7 @@ class ClassifiedFiles:
             if before is not None:
                 await asyncio.wait({before})  # writes to one name land in the order of the calls
             fd, temporary = await run_whole(lambda: atomic.unlisted(reservation.directory))
-            outcome = await self._vault.write(secret, fd, LIMIT_BYTES)
+            outcome = await self._vault.write(secret, fd, self.limit)
             if outcome.kind != "written":
                 self._note(reservation, "failed", outcome.kind)
                 return

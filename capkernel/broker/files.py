@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from capkernel.broker import atomic, trees
@@ -22,23 +23,20 @@ from capkernel.broker.confine import (
     canonical_path,
     checked_path,
     lexical,
-    open_beneath,
-    open_directory_ambient,
     reopen,
 )
 from capkernel.broker.failures import EffectError, denied, os_failure
 from capkernel.broker.opened import OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Place, Places
+from capkernel.broker.room import Room
+from capkernel.broker.roots import Roots
 from capkernel.policy.decision import ALLOWED, Decision, Denied
 from capkernel.policy.model import Policy
-from capkernel.policy.paths import PathRules, below, is_below
-from capkernel.wire.frames import MAX_BLOB, MAX_BODY
+from capkernel.policy.paths import PathRules, below
+from capkernel.wire.frames import MAX_BLOB
 
 MAX_READ: Final = MAX_BLOB
 MAX_FILES: Final = 10_000  # of one read of many
-MAX_CHILDREN: Final = 100_000
-MAX_LISTING: Final = MAX_BODY // 8  # characters; up to four bytes each, and a handle beside every one
-_CHUNK: Final = 1 << 20
 
 
 class FileEffects:
@@ -47,10 +45,13 @@ class FileEffects:
     Methods raise EffectError, OSError (turned into the cell's words by the broker) or AuditUnavailable.
     """
 
-    def __init__(self, policy: Policy, base_dir: str, rules: PathRules, places: Places, audit: AuditLog) -> None:
-        self._policy = policy
-        self._base_dir = base_dir
+    def __init__(
+        self, policy: Policy, base_dir: str, rules: PathRules, places: Places, audit: AuditLog, room: Room | None = None
+    ) -> None:
+        """room: of a root in memory."""
+        self._roots = Roots(policy, base_dir, rules, places)
         self._rules = rules
+        self._room = room
         self._places = places
         self._audit = audit
 
@@ -58,7 +59,7 @@ class FileEffects:
 
     def open_scope(self, argument: str, cell: int) -> FileScope:
         """The root that `argument` names, from the notebook's directory, when it lies within the policy's roots."""
-        fd, problem = self._open_root(argument)
+        fd, problem = self._roots.open(argument)
         try:
             shown = self._rules.relative_to_root(canonical_path(fd)) if fd is not None else argument
             self._record("files.open_scope", ALLOWED if problem is None else problem, cell, shown)
@@ -70,45 +71,6 @@ class FileEffects:
         finally:
             if fd is not None:
                 os.close(fd)
-
-    def _open_root(self, argument: str) -> tuple[int | None, Denied | None]:
-        if not self._policy.files.roots:
-            return None, Denied(self._policy.notice or "the policy lists no roots: add files.roots")
-        absolute = argument.startswith("/")
-        asked = argument if absolute else os.path.join(self._base_dir, checked_path(argument))
-        if absolute:
-            checked_path(argument.lstrip("/"))
-        # As text only, to choose among the operator's roots; the open below is what decides.
-        wanted = os.path.realpath(asked)
-        for root in self._policy.root_paths():
-            top = os.path.realpath(root)
-            rest = below(wanted, top)
-            if rest is None:
-                continue
-            parent = open_directory_ambient(top)
-            try:
-                if canonical_path(parent) != top:
-                    continue
-                fd = open_beneath(parent, rest or ".", os.O_PATH | os.O_DIRECTORY)
-            except Escape:
-                continue
-            finally:
-                os.close(parent)
-            try:
-                path, excluded = self._places.judge_directory(fd)
-            except BaseException:
-                os.close(fd)
-                raise
-            if excluded is None and is_below(path, top) and self._rules.in_roots(path):
-                return fd, None
-            os.close(fd)
-            if excluded is not None:
-                return None, Denied(f"no file is granted here: {excluded}")
-        roots = ", ".join(repr(root) for root in self._policy.files.roots)
-        return None, Denied(
-            f"the root is outside of what the policy allows ({roots}): ask for a directory within, "
-            "or have it added to files.roots"
-        )
 
     def access(self, scope: FileScope, path: str, cell: int) -> FileHandle:
         """The entry at `path`, which need not exist. Excluded places and paths that leave the root are refused."""
@@ -129,7 +91,7 @@ class FileEffects:
                 return FileScope(os.dup(root), scope.argument, scope.prefix, writable=False)
         handle = self.access(scope, path, cell)
         with self._at(handle, "files.subtree", cell) as place:
-            self._allow(place, "files.subtree", cell, ALLOWED)
+            self._allow(place, "files.subtree", cell, self._named(place))
             if place.fd is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             fd = os.open(f"/proc/self/fd/{place.fd}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -158,32 +120,14 @@ class FileEffects:
             return status.st_size
 
     def children(self, handle: FileHandle, cell: int) -> list[str]:
-        """Paths of the entries of a directory, sorted; without excluded ones and names that are not UTF-8."""
-        with self._at(handle, "files.children", cell) as place:
+        """Paths of the entries of a directory, sorted; see `trees` for what is left out."""
+        with handle.scope.borrow() as root, self._at(handle, "files.children", cell) as place:
             self._allow(place, "files.children", cell, self._plain(place, "its files are not listed"))
             if place.fd is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            fd = reopen(place.fd, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                names: list[str] = []
-                prefix = "" if handle.path == "." else handle.path + "/"
-                size = 0
-                with os.scandir(fd) as listing:
-                    for entry in listing:
-                        names.append(entry.name)
-                        size += len(prefix) + len(entry.name)
-                        if len(names) > MAX_CHILDREN or size > MAX_LISTING:
-                            problem = "a directory with too many entries to list at once"
-                            raise EffectError("OSError", problem, errno.EFBIG, handle.path)
-            finally:
-                os.close(fd)
-            return [
-                prefix + name
-                for name in sorted(names)
-                if trees.is_text(name) and not self._places.hides(place.canonical, name)
-            ]
+            return trees.children(self._places, root, place, handle.path)
 
-    def walk(self, handle: FileHandle, cell: int) -> list[trees.Entry]:
+    def walk(self, handle: FileHandle, cell: int) -> trees.Walked:
         """Everything below a directory, sorted; see `trees` for what is left out."""
         with handle.scope.borrow() as root, self._at(handle, "files.walk", cell) as place:
             self._allow(place, "files.walk", cell, self._plain(place, "its files are not listed"))
@@ -194,7 +138,7 @@ class FileEffects:
     def _kind(self, handle: FileHandle, what: str, cell: int) -> int | None:
         try:
             with self._at(handle, what, cell) as place:
-                self._allow(place, what, cell, ALLOWED)
+                self._allow(place, what, cell, self._named(place))
                 return None if place.status is None else place.status.st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -205,21 +149,18 @@ class FileEffects:
         """The content of a plain regular file, at most MAX_READ bytes."""
         with self._at(handle, "files.read", cell) as place:
             self._allow(place, "files.read", cell, self._plain(place, "its content is not given"))
-            if self._regular(place).st_size > MAX_READ:
+            size = self._regular(place).st_size
+            if size > MAX_READ:
                 raise self._too_large(handle)
             assert place.fd is not None
             fd = reopen(place.fd, os.O_RDONLY)
             try:
-                parts: list[bytes] = []
-                total = 0
-                while chunk := os.read(fd, _CHUNK):
-                    total += len(chunk)
-                    if total > MAX_READ:
-                        raise self._too_large(handle)
-                    parts.append(chunk)
-                return b"".join(parts)
+                content = trees.whole(fd, size, MAX_READ)
             finally:
                 os.close(fd)
+            if content is None:
+                raise self._too_large(handle)
+            return content
 
     def open_to_read(self, handle: FileHandle, cell: int) -> OpenFile:
         """A plain regular file, held open."""
@@ -235,74 +176,68 @@ class FileEffects:
         with self._at(handle, "files.grep", cell) as top:
             self._allow(top, "files.grep", cell, self._plain(top, "its files are not searched"))
         prefix = "" if handle.path == "." else handle.path + "/"
-        sizes: list[int] = []
-        parts: list[bytes] = []
-        total = 0
+        for path in paths[:MAX_FILES]:
+            if not path.startswith(prefix) or not trees.TIDY.fullmatch(path):
+                raise EffectError("ValueError", "a file to search is below the directory that is searched")
         with handle.scope.borrow() as root:
-            for path in paths[:MAX_FILES]:
-                if not path.startswith(prefix) or lexical(path) != path:
-                    raise EffectError("ValueError", "a file to search is below the directory that is searched")
-                handle.scope.require()
-                content = self._content_of(root, checked_path(path))
-                if content is None:
-                    sizes.append(-1)
-                    continue
-                if parts and total + len(content) > trees.MAX_BATCH:
-                    break
-                sizes.append(len(content))
-                parts.append(content)
-                total += len(content)
+            sizes, parts = trees.read_many(self._places, handle.scope, root, paths[:MAX_FILES])
         return sizes, b"".join(parts)
 
-    def _content_of(self, root: int, path: str) -> bytes | None:
-        try:
-            with self._places.at(root, path) as place:
-                if place.fd is None or place.status is None or place.excluded is not None or place.classified:
-                    return None
-                if not stat.S_ISREG(place.status.st_mode) or place.status.st_size > trees.MAX_BATCH:
-                    return None
-                fd = reopen(place.fd, os.O_RDONLY)
-                try:
-                    content = os.read(fd, place.status.st_size + 1)
-                    while len(content) <= trees.MAX_BATCH and (more := os.read(fd, _CHUNK)):
-                        content += more
-                finally:
-                    os.close(fd)
-                return content if len(content) <= trees.MAX_BATCH else None
-        except (OSError, Escape):
-            return None
-
-    def open_for_vault(self, handle: FileHandle, cell: int) -> tuple[int, str]:
+    def open_for_vault(self, handle: FileHandle, cell: int) -> tuple[int | None, str]:
         """A descriptor of a regular file for the keeper to read, and the origin to write down. The caller closes it.
+        None where names are hidden and there is no such file: then the value is poison, and the cell is told nothing.
 
         Any readable file may become a secret, classified or not. Nothing is read here.
         """
         with self._at(handle, "files.read_classified", cell) as place:
             self._allow(place, "files.read_classified", cell, ALLOWED)
-            self._regular(place)
-            assert place.fd is not None
-            return reopen(place.fd, os.O_RDONLY), f"file:{place.shown}"
+            origin = f"file:{place.shown}"
+            if not place.unseen:
+                return self._opened_for_vault(place), origin
+        try:
+            with self._at(handle, "files.read_classified", cell, seek=True) as place:
+                return self._opened_for_vault(place), origin
+        except (EffectError, OSError) as problem:
+            self._record("files.read_classified", Denied(f"poison: {type(problem).__name__}"), cell, origin)
+            return None, origin
+
+    def _opened_for_vault(self, place: Place) -> int:
+        self._regular(place)
+        assert place.fd is not None
+        return reopen(place.fd, os.O_RDONLY)
 
     def reserve_classified(
         self, handle: FileHandle, sink: ClassifiedFiles, sinks: tuple[str, ...], cell: int
-    ) -> Reservation:
-        """Take the name for a secret. The content follows from the vault (`classified_files`)."""
-        with self._at(handle, "files.write_classified", cell) as place:
-            self._allow(place, "files.write_classified", cell, sink.decide(place, sinks))
-            return sink.reserve(place, cell, handle.scope.require)
+    ) -> Reservation | None:
+        """Take the name for a secret. The content follows from the vault (`classified_files`). None where names are
+        hidden and this one cannot be had: nothing is written then, and the cell is told nothing."""
+        what = "files.write_classified"
+        with self._at(handle, what, cell, to_change=True) as place:
+            self._allow(place, what, cell, sink.decide(place, sinks))
+            if not place.unseen:
+                return self._reserve(handle, place, sink, cell)
+            shown = place.shown
+        handle.scope.require()
+        try:
+            with self._at(handle, what, cell, to_change=True, seek=True) as place:
+                self._allow(place, what, cell, sink.decide(place, sinks))
+                return self._reserve(handle, place, sink, cell)
+        except (EffectError, OSError) as problem:
+            self._record(what, Denied(f"nothing is written: {type(problem).__name__}"), cell, shown)
+            return None
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self, handle: FileHandle, data: bytes, cell: int) -> None:
         """Replace the file by `data`, all at once; creates parents."""
-        with self._at(handle, "files.write", cell) as place:
+        with self._at(handle, "files.write", cell, to_change=True) as place:
             self._allow(place, "files.write", cell, self._writable(place))
-            with self._directory_of(handle, place) as directory:
+            with self._directory_of(handle, place, len(data)) as directory:
                 atomic.replace(directory, place.rest[-1], data, handle.scope.require)
 
     def may_write(self, handle: FileHandle, cell: int, *, new: bool) -> None:
         """Refuse now what `write`, or `create` when `new`, would refuse later."""
-        with self._at(handle, "files.open_to_write", cell) as place:
+        with self._at(handle, "files.open_to_write", cell, to_change=True) as place:
             self._allow(place, "files.open_to_write", cell, self._writable(place))
             if place.status is not None:
                 if new:
@@ -311,17 +246,20 @@ class FileEffects:
 
     def create(self, handle: FileHandle, data: bytes, cell: int) -> None:
         """A new file with `data`; FileExistsError when the name is taken. Creates parents."""
-        with self._at(handle, "files.create", cell) as place:
+        with self._at(handle, "files.create", cell, to_change=True) as place:
             self._allow(place, "files.create", cell, self._writable(place))
             if place.status is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            with self._directory_of(handle, place) as directory:
+            with self._directory_of(handle, place, len(data)) as directory:
                 atomic.create(directory, place.rest[-1], data, handle.scope.require)
 
     def delete(self, handle: FileHandle, cell: int) -> None:
         """Take away a file, an empty directory, or a link itself."""
         with self._at(handle, "files.delete", cell, itself=True) as place:
-            self._allow(place, "files.delete", cell, self._changeable(place))
+            decision = self._changeable(place)
+            if self._places.hide_names and place.status is not None and stat.S_ISDIR(place.status.st_mode):
+                decision = Denied("the policy hides classified names, and whether a folder is empty would tell of them")
+            self._allow(place, "files.delete", cell, decision)
             assert place.status is not None
             handle.scope.require()
             if stat.S_ISDIR(place.status.st_mode):
@@ -331,13 +269,13 @@ class FileEffects:
 
     def append(self, handle: FileHandle, data: bytes, cell: int) -> None:
         """Add `data` at the end; creates the file and its parents."""
-        with self._at(handle, "files.append", cell) as place:
+        with self._at(handle, "files.append", cell, to_change=True) as place:
             decision = self._writable(place)
             if decision == ALLOWED and place.status is not None and place.status.st_nlink > 1:
                 decision = Denied("the file has several names (hard links), and appending would change them all")
             self._allow(place, "files.append", cell, decision)
             flags = os.O_WRONLY | os.O_APPEND
-            with self._directory_of(handle, place) as directory:
+            with self._directory_of(handle, place, len(data)) as directory:
                 handle.scope.require()
                 if place.fd is not None:
                     fd = reopen(place.fd, flags)
@@ -351,7 +289,7 @@ class FileEffects:
 
     def make_directory(self, handle: FileHandle, cell: int) -> None:
         """Make a directory and its parents; an existing one is fine."""
-        with self._at(handle, "files.mkdir", cell) as place:
+        with self._at(handle, "files.mkdir", cell, to_change=True) as place:
             self._allow(place, "files.mkdir", cell, self._changeable(place))
             if place.status is not None:
                 if not stat.S_ISDIR(place.status.st_mode):
@@ -359,11 +297,12 @@ class FileEffects:
                 return
             handle.scope.require()
             self._no_dangling_link(place)
+            self._take_room(0, len(place.rest))
             os.close(atomic.make_directories(place.base, place.rest))
 
     @contextmanager
-    def _directory_of(self, handle: FileHandle, place: Place) -> Iterator[int]:
-        """The directory that the file is in, made when it is missing."""
+    def _directory_of(self, handle: FileHandle, place: Place, size: int) -> Iterator[int]:
+        """The directory that the file is in, made when it is missing. size: of what is to be written."""
         if not place.rest or (place.status is not None and stat.S_ISDIR(place.status.st_mode)):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if place.status is not None:
@@ -371,11 +310,21 @@ class FileEffects:
         else:
             self._no_dangling_link(place)
         handle.scope.require()
+        self._take_room(size, len(place.rest))
         fd = atomic.make_directories(place.base, place.rest[:-1])
         try:
             yield fd
         finally:
             os.close(fd)
+
+    def _take_room(self, size: int, entries: int) -> None:
+        if self._room is not None:
+            self._room.take(self._rules, size, entries)
+
+    def _reserve(self, handle: FileHandle, place: Place, sink: ClassifiedFiles, cell: int) -> Reservation:
+        if place.status is None:
+            self._take_room(sink.limit, len(place.rest))
+        return sink.reserve(place, cell, handle.scope.require)
 
     def _no_dangling_link(self, place: Place) -> None:
         try:
@@ -388,9 +337,18 @@ class FileEffects:
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _at(self, handle: FileHandle, what: str, cell: int, *, itself: bool = False) -> Iterator[Place]:
-        find = self._places.named if itself else self._places.at
+    def _at(
+        self, handle: FileHandle, what: str, cell: int, *, to_change: bool = False, itself: bool = False,
+        seek: bool = False,
+    ) -> Iterator[Place]:  # fmt: skip
+        """The place of a handle. to_change: see `Places.at`. itself: of a link the link. seek: also behind a hidden
+        name; then the cell must not learn what came of it."""
         with handle.scope.borrow() as root:
+            hidden = None if seek else self._places.unseen(root, handle.path, follow=not itself)
+            if hidden is not None:
+                yield hidden
+                return
+            find = self._places.named if itself else partial(self._places.at, to_change=to_change)
             try:
                 with find(root, handle.path) as place:
                     if place.excluded is not None:
@@ -413,6 +371,13 @@ class FileEffects:
             self._audit.record(what, "denied", cell=cell, path=path, reason=decision.reason)
         else:
             self._audit.record(what, "allowed", cell=cell, path=path)
+
+    def _named(self, place: Place) -> Decision:
+        if place.classified and self._places.hide_names:
+            return Denied(
+                "the policy calls this path classified and hides what is there: whether it exists is not told"
+            )
+        return ALLOWED
 
     def _plain(self, place: Place, what: str) -> Decision:
         if place.classified:

@@ -4,7 +4,9 @@ A file is classified by its name (`policy.paths`). The same content can have a s
 to `config/prod`, or `backup` is a hard link to `.env`. This index walks the policy's roots and remembers
 
 - the real path of what every classified link points to: that path, and what is below it, is classified;
-- the (device, inode) of every classified file with more than one name.
+- the (device, inode) of every classified file with more than one name,
+- and of everything classified in a directory that takes names for one another (case, composition, short names of old
+  systems): `policy.patterns.fold` knows the common ways, the identity of what was opened knows the rest.
 
 Rule 1: it can only add. Nothing is ever less classified because of it.
 Rule 2: a file with several names counts as classified when the walk could not see everything (MAX_ENTRIES).
@@ -40,6 +42,7 @@ class ClassifiedIndex:
         self._lock = threading.Lock()
         self._targets: set[str] = set()
         self._inodes: set[tuple[int, int]] = set()
+        self._aliased: set[tuple[int, int]] = set()
         self._complete = True
         self._began_ns = 0
         self._walked_at: float | None = None
@@ -56,11 +59,13 @@ class ClassifiedIndex:
         with self._lock:
             if self._walked_at is None:
                 self._walk()
-            current = path
+            current = path if self._targets else ""
             while current not in ("/", ""):
                 if current in self._targets:
                     return True
                 current = os.path.dirname(current)
+            if self._aliased and status is not None and self._is_alias(status):
+                return True
             if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink < 2:
                 return False
             identity = (status.st_dev, status.st_ino)
@@ -70,16 +75,26 @@ class ClassifiedIndex:
                 self._walk()
             return identity in self._inodes or not self._complete
 
-    def is_target(self, path: str) -> bool:
-        """Whether a classified link leads to exactly this canonical path. For listings of what was judged itself."""
+    def targets(self) -> frozenset[str]:
+        """The canonical paths that classified links lead to. For listings of what was judged itself."""
         with self._lock:
             if self._walked_at is None:
                 self._walk()
-            return path in self._targets
+            return frozenset(self._targets)
+
+    def is_alone(self, status: os.stat_result) -> bool:
+        """Whether an opened file of this status, with a plain path, can have no other name that is classified."""
+        return status.st_nlink == 1 and not self._aliased
+
+    def _is_alias(self, status: os.stat_result) -> bool:
+        identity = (status.st_dev, status.st_ino)
+        if identity not in self._aliased and status.st_ctime_ns >= self._began_ns - _CLOCK_GRAIN_NS:
+            self._walk()
+        return identity in self._aliased
 
     def _walk(self) -> None:
         self._began_ns = time.time_ns()
-        self._targets, self._inodes, self._complete, self._seen = set(), set(), True, 0
+        self._targets, self._inodes, self._aliased, self._complete, self._seen = set(), set(), set(), True, 0
         for root in self._roots():
             self._walk_root(root)
         self._walked_at = time.monotonic()
@@ -99,14 +114,19 @@ class ClassifiedIndex:
             if self._seen > self._max_entries:
                 self._complete = False
                 return
+            secret = {entry.name for entry in entries}
+            if not inherited:
+                secret = self._rules.classified_among(directory, [entry.name for entry in entries])
+            folds = bool(secret) and folds_names(directory, [entry.name for entry in entries])
             for entry in entries:
                 if entry.is_symlink():
-                    if inherited or self._rules.is_classified(entry.path):
+                    if entry.name in secret:
                         self._add_target(entry.path)
-                elif entry.is_dir(follow_symlinks=False):
-                    waiting.append((entry.path, inherited or self._rules.is_classified(entry.path)))
-                else:
-                    self._add_file(entry, inherited)
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, entry.name in secret))
+                if entry.name in secret:
+                    self._add_file(entry, folds)
 
     def _add_target(self, link: str) -> None:
         target = os.path.realpath(link)
@@ -120,10 +140,27 @@ class ClassifiedIndex:
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
             self._inodes.add((found.st_dev, found.st_ino))
 
-    def _add_file(self, entry: os.DirEntry[str], inherited: bool) -> None:
+    def _add_file(self, entry: os.DirEntry[str], folds: bool) -> None:
         try:
             found = entry.stat(follow_symlinks=False)
         except OSError:
             return
-        if found.st_nlink > 1 and (inherited or self._rules.is_classified(entry.path)):
+        if folds:
+            self._aliased.add((found.st_dev, found.st_ino))
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             self._inodes.add((found.st_dev, found.st_ino))
+
+
+def folds_names(directory: str, names: Sequence[str]) -> bool:
+    """Whether this directory takes another spelling for the name of one of its entries, as far as they can show it."""
+    known = set(names)
+    for name in names:
+        other = name.swapcase()
+        if other in known or other == name:
+            continue
+        try:
+            meant, there = os.lstat(os.path.join(directory, other)), os.lstat(os.path.join(directory, name))
+        except OSError:
+            return False
+        return (meant.st_dev, meant.st_ino) == (there.st_dev, there.st_ino)
+    return False

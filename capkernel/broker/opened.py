@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Final
 
-from capkernel.broker.failures import revoked
+from capkernel.broker.failures import EffectError, revoked
 from capkernel.broker.places import FileScope
 
 MAX_OPEN: Final = 64
@@ -27,14 +27,17 @@ class OpenFile:
         self._lock = threading.Lock()
         self.scope = scope
         self.path = path
+        self.size = os.fstat(fd).st_size
 
-    def piece(self) -> bytes:
-        """The next bytes, none at the end."""
+    def piece(self, offset: int = 0) -> bytes:
+        """At most PIECE bytes from there on, none at the end and behind it."""
         self.scope.require()
+        if not 0 <= offset < 1 << 62:
+            raise EffectError("ValueError", "a place in a file is a number of bytes from its start")
         with self._lock:
             if self._fd is None:
                 raise revoked("this open file")
-            return os.read(self._fd, PIECE)
+            return os.pread(self._fd, PIECE, offset)
 
     def end(self) -> None:
         with self._lock:

@@ -11,9 +11,10 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from capkernel.broker.confine import Escape, canonical_path, lexical, open_beneath
 from capkernel.broker.failures import revoked
@@ -23,6 +24,7 @@ from capkernel.policy.excluded import Exclusions
 from capkernel.policy.paths import PathRules, below
 
 _ATTEMPTS = 20  # to find a file that is replaced meanwhile
+_MAX_LINKS = 40  # on one path, as in the operating system
 
 
 class FileScope:
@@ -98,14 +100,14 @@ class Place:
     excluded: str | None
     classified: bool
     protected: str | None
+    unseen: bool = False  # a classified name that nobody looked for, so nothing here tells whether it is there
 
 
-@dataclass(frozen=True)
-class ListedEntry:
-    """What a listing makes of an entry. left_out: excluded, or a temporary file."""
+class Listed(NamedTuple):
+    """Of the entries of one directory: names that no cell is told of, and names that are classified."""
 
-    left_out: bool
-    classified: bool
+    left_out: set[str]
+    classified: set[str]
 
 
 class _Moved(FileNotFoundError):
@@ -115,14 +117,25 @@ class _Moved(FileNotFoundError):
 class Places:
     """Finds and judges places."""
 
-    def __init__(self, rules: PathRules, exclusions: Exclusions, index: ClassifiedIndex) -> None:
+    def __init__(
+        self, rules: PathRules, exclusions: Exclusions, index: ClassifiedIndex, *, hide_names: bool = False
+    ) -> None:
         self._rules = rules
         self._exclusions = exclusions
         self._index = index
+        self.hide_names = hide_names
+        self._sound_tops: set[str] = set()
+
+    def begin_cell(self) -> None:
+        """A new cell starts: what is above the roots is looked at once per cell."""
+        self._sound_tops = set()
 
     @contextmanager
-    def at(self, root: int, path: str) -> Iterator[Place]:
-        """The place at `path` (checked) below `root`. Raises Escape when it is not below, or OSError."""
+    def at(self, root: int, path: str, *, to_change: bool = True) -> Iterator[Place]:
+        """The place at `path` (checked) below `root`. Raises Escape when it is not below, or OSError.
+
+        to_change: False when only what is there is looked at or read; then `base` and `rest` mean nothing.
+        """
         flat = lexical(path)
         if flat is None:
             raise Escape(errno.EXDEV, "the path leaves its root")
@@ -131,7 +144,7 @@ class Places:
         try:
             for attempt in range(_ATTEMPTS):
                 try:
-                    fd, status, base, canonical, rest = self._find(root, top, path, held)
+                    fd, status, base, canonical, rest = self._find(root, top, path, held, to_change)
                     break
                 except _Moved:
                     # Our own classified write may just have taken its place. The cell must not see that: it would tell
@@ -140,13 +153,54 @@ class Places:
                         raise
             if below(canonical, top) is None:
                 raise Escape(errno.EXDEV, "the path leaves its root")
-            yield self._judge(fd, status, base, canonical, rest, _join(top, flat))
+            above = self._above(root, top)
+            yield self._judge(fd, status, base, canonical, rest, _join(top, flat), top, above)
         finally:
             for number in held:
                 os.close(number)
 
+    def unseen(self, root: int, path: str, *, follow: bool = True) -> Place | None:
+        """With hidden names: the place of a path that meets a classified name on its way, links followed by hand (the
+        last one unless `follow` is False). Nothing behind that name is looked at, so the answer depends on plain names
+        and on the policy alone. None for every other path, and without hidden names."""
+        if not self.hide_names:
+            return None
+        top = canonical_path(root)
+        if not self.meets_classified(top, path, follow=follow):
+            return None
+        asked = _join(top, lexical(path) or "")
+        shown = self._rules.relative_to_root(asked)
+        return Place(None, None, -1, asked, (), shown, None, True, self._rules.protected_by(asked), unseen=True)
+
+    def meets_classified(self, start: str, path: str, *, follow: bool = True) -> bool:
+        """Whether the way from the directory `start` along `path` leads over a classified name within the roots."""
+        waiting = path.split("/")[::-1]
+        current, links = start, 0
+        while waiting:
+            part = waiting.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                current = os.path.dirname(current)
+                continue
+            parent, current = current, _join(current, part)
+            if self._rules.in_roots(current) and self._rules.is_classified(current):
+                return True
+            if not waiting and not follow:
+                return False
+            try:
+                target = os.readlink(current)
+            except OSError:
+                continue  # no link, or nothing there: the rest of the path decides
+            links += 1
+            if links > _MAX_LINKS:
+                return False  # a loop; the open will say so
+            current = "/" if target.startswith("/") else parent
+            waiting += target.split("/")[::-1]
+        return False
+
     def _find(
-        self, root: int, top: str, path: str, held: list[int]
+        self, root: int, top: str, path: str, held: list[int], to_change: bool
     ) -> tuple[int | None, os.stat_result | None, int, str, tuple[str, ...]]:
         fd = _open_place(root, path, held)
         if fd is None:
@@ -157,6 +211,8 @@ class Places:
             canonical = canonical_path(fd)
         except FileNotFoundError:
             raise _Moved(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        if not to_change:
+            return fd, status, -1, canonical, ()
         base, rest = self._parent(root, top, canonical, status, held)
         return fd, status, base, canonical, rest
 
@@ -186,23 +242,50 @@ class Places:
             # One name in an opened directory, and no link followed: this cannot lead elsewhere.
             fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
             held.append(fd)
-            yield self._judge(fd, os.fstat(fd), base, _join(folder, name), (name,), _join(top, flat))
+            above = self._above(root, top)
+            yield self._judge(fd, os.fstat(fd), base, _join(folder, name), (name,), _join(top, flat), top, above)
         finally:
             for number in held:
                 os.close(number)
 
-    def judge_entry(self, canonical: str, name: str) -> ListedEntry:
-        """What a listing says of an entry of a directory that is neither excluded nor classified itself."""
-        if name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(canonical) is not None:
-            return ListedEntry(True, False)
-        return ListedEntry(False, self._rules.is_classified(canonical) or self._index.is_target(canonical))
+    def listed(self, directory: str, fd: int, entries: Sequence[os.DirEntry[str]]) -> Listed:
+        """What a listing says of the entries of an opened directory that is neither excluded nor classified itself.
 
-    def hides(self, directory: str, name: str) -> bool:
-        """Whether a listing of `directory`, not excluded itself, leaves this entry out: excluded, or a temporary file.
-
-        A temporary file that appears would tell when the value of a classified write became known.
+        Left out are excluded ones, names that are not UTF-8, temporary files (one that appears would tell when the
+        value of a classified write became known), and classified ones where names are hidden.
         """
-        return name.startswith(TEMPORARY_PREFIX) or self._exclusions.find_entry(_join(directory, name)) is not None
+        left_out = self._exclusions.among(directory, fd, entries)
+        names = [entry.name for entry in entries]
+        classified = self._classified_among(directory, names)
+        if classified:
+            left_out.update(name for name in classified if name.startswith(TEMPORARY_PREFIX))
+        if not is_text("\0".join(names)):
+            left_out.update(name for name in names if not is_text(name))
+        if self.hide_names:
+            left_out |= classified
+        return Listed(left_out, classified)
+
+    def doubtful(self, directory: str, names: Sequence[str]) -> set[str]:
+        """Those names in a plain directory that are not certainly plain."""
+        return self._classified_among(directory, names) | self._exclusions.named_among(directory, names)
+
+    def is_plain_file(self, status: os.stat_result, device: int) -> bool:
+        """Whether an object under a plain name of a plain directory is certainly a plain regular file. One with several
+        names, or from another device than its directory, needs the longer look of `at`."""
+        return (
+            stat.S_ISREG(status.st_mode)
+            and status.st_dev == device
+            and self._index.is_alone(status)
+            and not self._exclusions.is_place(status)
+        )
+
+    def _classified_among(self, directory: str, names: Sequence[str]) -> set[str]:
+        classified = self._rules.classified_among(directory, names)
+        targets = self._index.targets()
+        if targets:
+            prefix = directory.rstrip("/") + "/"
+            classified.update(name for name in names if prefix + name in targets)
+        return classified
 
     def _judge(
         self,
@@ -212,21 +295,34 @@ class Places:
         canonical: str,
         rest: tuple[str, ...],
         asked: str,
+        top: str,
+        above: str | None,
     ) -> Place:
-        identity = None if status is None else (status.st_dev, status.st_ino)
-        excluded = self._exclusions.find(canonical, identity)
+        excluded = above or self._exclusions.find_below(canonical, top, status)
         if excluded is None and status is not None:
             excluded = self._exclusions.find_linked(status)
         classified = (
             self._rules.is_classified(canonical)
-            or self._rules.is_classified(asked)
+            or (asked != canonical and self._rules.is_classified(asked))
             or self._index.is_classified(canonical, status)
+            or (status is None and self._index.is_classified(canonical, os.fstat(base)))
         )
-        protected = self._rules.protected_by(canonical) or self._rules.protected_by(asked)
+        protected = self._rules.protected_by(canonical)
+        if protected is None and asked != canonical:
+            protected = self._rules.protected_by(asked)
         if protected is None and self._exclusions.imported_from(canonical):
             protected = "a file that Python imports"
         shown = self._rules.relative_to_root(canonical)
         return Place(fd, status, base, canonical, rest, shown, excluded, classified, protected)
+
+    def _above(self, root: int, top: str) -> str | None:
+        """Why the root itself, opened, is excluded by what it is or what it lies in."""
+        if top in self._sound_tops:
+            return None
+        _path, why = self.judge_directory(root)
+        if why is None:
+            self._sound_tops.add(top)
+        return why
 
     def _parent(
         self, root: int, top: str, canonical: str, status: os.stat_result, held: list[int]
@@ -270,6 +366,15 @@ def _open_place(root: int, path: str, held: list[int]) -> int | None:
         return None
     held.append(fd)
     return fd
+
+
+def is_text(name: str) -> bool:
+    """Whether a cell can be told the name: it is UTF-8."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _join(directory: str, path: str) -> str:

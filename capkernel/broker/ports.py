@@ -41,8 +41,9 @@ class VaultPort(Protocol):
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool) -> None:
         """`new` = function(`source`)."""
 
-    def spoil(self, new: str, reason: str) -> None:
-        """`new` is poison; the reason is for the person, of types and names."""
+    def spoil(self, new: str, reason: str, origin: str = "", *, text: bool = False) -> None:
+        """`new` is poison; the reason is for the person, of types and names. origin, text: what a value read from there
+        would have been: then it has the lineage of one that was."""
 
     def zip(self, new: str, left: str, right: str) -> None:
         """`new` = (`left`, `right`)."""

@@ -21,6 +21,8 @@ from capkernel.checker.protocol import (
     Commit,
     Discard,
     FromChecker,
+    Look,
+    Looked,
     Progress,
     Rejected,
     Started,
@@ -98,9 +100,12 @@ class CheckerClient:
             self._checks = 0
             return started
 
-    async def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
-        """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected."""
-        question = Check(cell, text, names)
+    async def check(
+        self, cell: int, text: str, names: LocalNames = NO_NAMES, *, trial: bool = False
+    ) -> Accepted | Rejected:
+        """The verdict on `text` as cell `cell`. Always answers within the time limits; without a verdict, Rejected.
+        `trial`: the cell will not run, and is forgotten at once."""
+        question = Check(cell, text, names, trial)
         async with self._lock:
             self._pending.pop(cell, None)
             self._checks += 1
@@ -117,7 +122,9 @@ class CheckerClient:
             except asyncio.CancelledError:
                 self._lose()  # its answer would be taken for the next one's
                 raise
-            if isinstance(answer, Accepted):
+            if isinstance(answer, Accepted) and trial:
+                await self._tell(Discard(cell))
+            elif isinstance(answer, Accepted):
                 self._pending[cell] = question
             elif answer.parting:
                 self._lose()  # or the next question meets a process that is ending
@@ -139,6 +146,23 @@ class CheckerClient:
         async with self._lock:
             if self._pending.pop(cell, None) is not None:
                 await self._tell(Discard(cell))
+
+    async def look(self, question: Look) -> Looked | None:
+        """Answer a question about an unfinished text; None when there is no answer in time. Changes nothing."""
+        async with self._lock:
+            self._checks += 1
+            try:
+                answer = await (await self._alive()).ask(question, self._wall)
+            except LocalProtocolError:
+                return None
+            except (TimeoutError, *_LOST):
+                self._lose()
+                return None
+            except asyncio.CancelledError:
+                self._lose()
+                raise
+            self._recycle_when_idle()
+            return answer if isinstance(answer, Looked) else None
 
     async def close(self) -> None:
         """End the process."""

@@ -8,7 +8,7 @@ Rule 2: comments are not part of the tree. Neither `# type:` nor `# mypy:` can c
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 from mypy.errors import Errors
@@ -19,6 +19,7 @@ from mypy.types import CallableType, NoneType
 
 from capkernel.checker.symbols import anything, or_anything
 from capkernel.wire.scope_bindings import arguments_of
+from capkernel.wire.syntax import walk
 
 Became = dict[ast.AST, Node]
 
@@ -65,12 +66,13 @@ def hide_modules(tree: MypyFile, hidden: Container[str]) -> None:
             statement.id = _NO_MODULE + statement.id
 
 
-def open_none(module: ast.Module, deferred: set[str], became: Mapping[ast.AST, Node]) -> None:
+def open_none(module: ast.Module, nodes: Iterable[ast.AST], deferred: set[str], became: Mapping[ast.AST, Node]) -> None:
     """Let `x = None` in a class body, or where functions read x, be the start of something else.
 
     mypy would take the name for None for ever, call `if x is not None:` dead, and look at nothing inside.
+    `nodes`: all of the module's.
     """
-    for node in ast.walk(module):
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             for statement in node.body:
                 _open_assignment(statement, became, None)
@@ -123,8 +125,8 @@ def _erase_in_signature(
 
 
 def _has(annotation: ast.expr, places: Container[tuple[int, int]]) -> bool:
-    return any((node.lineno, node.col_offset) in places for node in ast.walk(annotation) if isinstance(node, ast.expr))
+    return any((node.lineno, node.col_offset) in places for node in walk(annotation) if isinstance(node, ast.expr))
 
 
-def has_finally(module: ast.Module) -> bool:
-    return any(isinstance(node, (ast.Try, ast.TryStar)) and node.finalbody for node in ast.walk(module))
+def has_finally(nodes: Iterable[ast.AST]) -> bool:
+    return any(isinstance(node, (ast.Try, ast.TryStar)) and node.finalbody for node in nodes)

@@ -26,6 +26,8 @@ from mypy.nodes import (
 )
 from mypy.types import OVERLOAD_NAMES, Type
 
+from capkernel.wire.syntax import children, walk
+
 _PARTS = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Dict, ast.Constant, ast.Starred, ast.UnaryOp,
 )  # fmt: skip
@@ -36,7 +38,7 @@ def declarations(
 ) -> frozenset[ast.expr]:
     """Those expressions of `module`. `types` are the expressions mypy did type."""
     found: set[ast.expr] = set()
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.ClassDef):
             for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
                 found.update(_parts(base, became))
@@ -117,7 +119,7 @@ def _parts(node: ast.expr, became: Mapping[ast.AST, Node]) -> Iterator[ast.expr]
         yield from _parts(node.right, became)
     elif isinstance(node, _PARTS):
         yield node
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 yield from _parts(child, became)
     elif isinstance(node, ast.Call):

@@ -34,6 +34,7 @@ from mypy.errors import CompileError, ErrorInfo
 from mypy.freetree import free_tree
 from mypy.messages import format_type_bare
 from mypy.nodes import ExpressionStmt, MypyFile, SymbolTableNode, TypeInfo, Var
+from mypy.options import Options
 from mypy.semanal_main import semantic_analysis_for_scc
 from mypy.typeops import make_simplified_union
 from mypy.types import Type
@@ -59,6 +60,7 @@ from capkernel.checker.symbols import (
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.wire.codekey import cell_filename
 from capkernel.wire.local_names import without_prefixes
+from capkernel.wire.syntax import walk
 
 _MODULE_NAMES = frozenset(
     ("__name__", "__doc__", "__file__", "__builtins__", "__annotations__", "__package__", "__spec__", "__path__")
@@ -115,18 +117,18 @@ class Engine:
         self._function_class = function
         self._warm.freeze()
 
-    def preload(self) -> bool:
-        """Load one more of the installed big libraries, so that no cell pays for it; False when none was left.
+    def preload(self) -> str:
+        """Load one more of the installed big libraries, so that no cell pays for it: its name, "" when none was left.
 
         Nothing that a check says changes: a cell that imports one earlier loads it itself.
         """
         left = [name for name in present_libraries() if name not in self._manager.modules]
         if not left:
-            return False
+            return ""
         self._warm.take_over()
         self._warm.load(left[:1])
         self._warm.freeze()
-        return left[0] in self._manager.modules  # one that cannot be loaded is not tried again
+        return left[0] if left[0] in self._manager.modules else ""  # one that cannot be loaded is not tried again
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -184,7 +186,8 @@ class Engine:
         names: Names,
         erased: frozenset[tuple[int, int]],
     ) -> Checked:
-        tree, became = self._convert(module, state, names)
+        nodes = walk(module)
+        tree, became = self._convert(module, nodes, state, names)
         if erased:
             erase_annotations(became, erased)
         self._resolve_imports(state)
@@ -195,7 +198,7 @@ class Engine:
         probes = append_probes(tree, names)
 
         semantic_analysis_for_scc(self._graph, [state.id], self._manager.errors)
-        if has_finally(module):
+        if has_finally(nodes):
             state.type_checker()._type_maps[0] = JoinedTypes()
         state.type_check_first_pass()
         while state.type_check_second_pass():
@@ -227,12 +230,12 @@ class Engine:
             imports=frozenset(state.dependencies_set),
         )
 
-    def _convert(self, module: ast.Module, state: State, names: Names) -> tuple[MypyFile, Became]:
+    def _convert(self, module: ast.Module, nodes: list[ast.AST], state: State, names: Names) -> tuple[MypyFile, Became]:
         errors = self._manager.errors
         state.options = self._options
         state.needs_parse = False
         tree, became = convert(module, state.id, state.xpath, self._options, errors)
-        open_none(module, names.deferred, became)
+        open_none(module, nodes, names.deferred, became)
         hide_modules(tree, self._own_modules)
         state.tree = tree
         state.semantic_analysis_pass1()
@@ -294,6 +297,19 @@ class Engine:
         """The public names of a module that is loaded, none of another."""
         known = self._manager.modules.get(module)
         return frozenset() if known is None else frozenset(name for name in known.names if not name.startswith("_"))
+
+    @property
+    def modules(self) -> Mapping[str, MypyFile]:
+        """What is loaded, by full name."""
+        return self._manager.modules
+
+    @property
+    def options(self) -> Options:
+        return self._options
+
+    def names_of_every_session(self) -> frozenset[str]:
+        """What is there before the first cell: the API, and Python's builtins."""
+        return frozenset(self._ambient) | _BUILTINS
 
     def _is_known(self, name: str) -> bool:
         if _RESULT.fullmatch(name):

@@ -25,6 +25,7 @@ from capkernel.checker.profiles import Profile
 from capkernel.checker.scan import GONE, Read
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic, Note, Severity, Span
+from capkernel.wire.syntax import children, walk
 
 OURS = frozenset((CAPABILITY_FORGE.code,))
 
@@ -120,7 +121,7 @@ class _Places:
         """No `*args` or `**kwargs` in it, and the callee is not a named tuple, whose defaults mypy may not know."""
         calls = [
             node
-            for node in ast.walk(self._cell.module)
+            for node in walk(self._cell.module)
             if isinstance(node, ast.Call) and _start(node) == (error.line, error.column)
         ]
         return bool(calls) and all(self._has_known_arguments(call) for call in calls)
@@ -163,7 +164,7 @@ def _scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     for node in body:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
-            yield from _scope(ast.iter_child_nodes(node))
+            yield from _scope(children(node))
 
 
 def _unbound(cell: TypedCell, read: Read, checked: Checked) -> Diagnostic:
@@ -229,7 +230,11 @@ def _causes_first(found: list[Diagnostic]) -> list[Diagnostic]:
     ]  # fmt: skip
     # One line of the cell gets one line of each kind: ten ways of saying that two bases do not fit are one finding.
     first = {(diagnostic.span.line, diagnostic.code): diagnostic for diagnostic in sorted(kept, key=_order)[::-1]}
-    return sorted(errors, key=_order) + sorted(first.values(), key=_order)
+    # What is said at one place need not be said again at the next: the same words have the same cause.
+    said = {
+        (diagnostic.code, diagnostic.message): diagnostic for diagnostic in sorted(first.values(), key=_order)[::-1]
+    }
+    return sorted(errors, key=_order) + sorted(said.values(), key=_order)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[int, int, int]:

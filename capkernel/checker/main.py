@@ -28,18 +28,23 @@ from capkernel.checker import cache
 from capkernel.checker.builds import mypy_version
 from capkernel.checker.captures import CaptureSession
 from capkernel.checker.engine import Engine
+from capkernel.checker.looking import Looker
 from capkernel.checker.profiles import PROFILES
 from capkernel.checker.protocol import (
     Accepted,
     Check,
     Commit,
     Committed,
+    Discard,
     FromChecker,
+    Look,
+    Looked,
     Progress,
     Rejected,
     Started,
     ToChecker,
 )
+from capkernel.checker.rehearsal import Rehearsal
 from capkernel.checker.session import CheckerSession
 from capkernel.checker.subset import check_subset
 from capkernel.diagnostics.model import Diagnostic, Span
@@ -50,8 +55,6 @@ _STACK_BYTES = 128 * 1024 * 1024
 _RECURSION = 2500
 _CRASHED = 70  # EX_SOFTWARE
 _COLLECT_AFTER = 64  # checks
-_REHEARSAL = ("1 + 1", 'print(len([f"{n}" for n in range(3)]))', 'classify("a").map(lambda a: a.strip())')
-_IDLE_SECONDS = 0.4  # nothing to do for so long: time to load libraries
 
 
 def main() -> None:
@@ -117,12 +120,11 @@ def _cache(link: _Link, place: Path | None) -> Path | None:
 
 def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: float) -> None:
     checks = 0
-    preloading = True
+    rehearsal = Rehearsal(session, engine.preload)
+    looker = Looker(engine)
     while True:
-        while preloading and not link.is_waiting(_IDLE_SECONDS):
-            preloading = engine.preload()
-            if not preloading and checks == 0:
-                _rehearse(session)
+        while rehearsal.patience is not None and not link.is_waiting(rehearsal.patience):
+            rehearsal.step()
         if checks >= _COLLECT_AFTER and not link.is_waiting():
             gc.collect()
             checks = 0
@@ -135,27 +137,31 @@ def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: f
         elif isinstance(message, Commit):
             session.commit(message.cell, frozenset(message.bound), frozenset(message.deleted), raised=message.raised)
             link.send(Committed(message.cell))
-        else:
+        elif isinstance(message, Discard):
             session.discard(message.cell)
             link.send(Committed(message.cell))
-
-
-def _rehearse(session: CheckerSession) -> None:
-    """Judge a cell and forget it: what the rules read at their first use is read then. No cell has this number."""
-    for text in _REHEARSAL:
-        session.check(0, text)
-        session.discard(0)
+        else:
+            checks += 1
+            link.send(_look(looker, message, wall_seconds))
 
 
 def _check(link: _Link, session: CheckerSession, message: Check, wall_seconds: float) -> Accepted | Rejected:
     signal.alarm(int(wall_seconds * 2) + 5)
     try:
-        return session.check(message.cell, message.text, message.names)
+        return session.check(message.cell, message.text, message.names, trial=message.trial)
     except MemoryError:
         # The verdict is sure; what is left in memory is not.
         problem = too_much(message.cell, "checking this cell used all the memory it may")
         link.send(Rejected(message.cell, (problem,), parting=True))
         _end("out of memory", _CRASHED)
+    finally:
+        signal.alarm(0)
+
+
+def _look(looker: Looker, message: Look, wall_seconds: float) -> Looked:
+    signal.alarm(int(wall_seconds * 2) + 5)
+    try:
+        return looker.answer(message)
     finally:
         signal.alarm(0)
 

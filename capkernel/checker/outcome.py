@@ -13,6 +13,7 @@ from mypy.types import Type
 from capkernel.checker.scan import Names
 from capkernel.checker.symbols import Binding, anything, or_anything, type_or_none, value
 from capkernel.checker.typed_cell import TypedCell
+from capkernel.wire.syntax import walk
 
 _BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.With, ast.NamedExpr)
 
@@ -65,11 +66,11 @@ def _doubtful_names(module: ast.Module, errors: Iterable[ErrorInfo]) -> set[str]
     found: set[str] = set()
     if not lines:
         return found
-    for statement in ast.walk(module):
+    for statement in walk(module):
         if isinstance(statement, _BINDING) and lines & set(
             range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
         ):
-            found |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            found |= {node.id for node in walk(statement) if isinstance(node, ast.Name)}
     return found
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from capkernel.checker.scan import NEW, OLD
 from capkernel.wire.scope_bindings import ScopeBindings, arguments_of
+from capkernel.wire.syntax import children
 
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -193,7 +194,7 @@ def _of_one_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = todo.pop()
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))
 
 
 def certain_of(node: Body) -> Certain:
@@ -284,7 +285,7 @@ class _Walk:
             case _:
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in self._own:
                     self.certain.calls.add(node.func.id)
-                for child in ast.iter_child_nodes(node):
+                for child in children(node):
                     if isinstance(child, ast.expr):
                         self._expression(child)
                     elif isinstance(child, ast.keyword):

@@ -19,6 +19,7 @@ from mypy.typeops import function_type
 from mypy.types import Instance, TupleType, Type, get_proper_type
 
 from capkernel.checker.typed_cell import TypedCell
+from capkernel.wire.syntax import children
 
 
 def infer_returns(typed: TypedCell, function_class: TypeInfo) -> None:
@@ -80,4 +81,4 @@ def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = todo.pop()
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))

@@ -8,6 +8,8 @@ Every statement is looked at once; what a loop body may bind is joined in before
 `del` of its own is looked at in the same way, for what it reads after that.
 """
 
+# ruff: noqa: N802  (`visit_Name` is how visitors spell it)
+
 from __future__ import annotations
 
 import ast
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capkernel.wire.scope_bindings import ScopeBindings, arguments_of
+from capkernel.wire.syntax import Visitor
 
 OLD, NEW, GONE = 1, 2, 4
 
@@ -82,7 +85,7 @@ def has_lazy_annotations(module: ast.Module) -> bool:
     )
 
 
-class _Scanner(ast.NodeVisitor):
+class _Scanner(Visitor):
     def __init__(self, lazy_annotations: bool, called: Called | None = None) -> None:
         self.names = Names()
         self.lazy_annotations = lazy_annotations

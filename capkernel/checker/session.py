@@ -33,6 +33,7 @@ from capkernel.wire.local_renaming import rename
 from capkernel.wire.plan import Plan
 
 MOST_BYTES = 256 * 1024
+MOST_WARNINGS = 10  # of one cell; the rest is counted
 _TEXTS_KEPT = 64
 _NAMES_KEPT = 500
 
@@ -52,7 +53,9 @@ class Captures(Protocol):
     """The capture checker: what earlier cells left is its own state."""
 
     def check(self, cell: TypedCell, /) -> Verdict: ...
-    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /) -> None: ...
+    def commit(
+        self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False
+    ) -> None: ...
 
 
 Subset = Callable[[ast.Module, int, str], list[Diagnostic]]
@@ -71,21 +74,22 @@ class CheckerSession:
         self._refused_names: dict[str, int] = {}  # and the cell that would have bound each
         self._texts: dict[int, str] = {}  # of the last cells, for repairs that open a block again
 
-    def check(self, cell: int, text: str, names: LocalNames = NO_NAMES) -> Accepted | Rejected:
-        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see. `names`: what it
-        means by names of local modules."""
+    def check(self, cell: int, text: str, names: LocalNames = NO_NAMES, *, trial: bool = False) -> Accepted | Rejected:
+        """The verdict on `text` as cell number `cell`. Changes nothing that a later check could see, but for the help
+        that a later cell gets when it misses a name of this one. `names`: what it means by names of local modules.
+        `trial`: it will not run, and does not even change that."""
         self.discard(cell)
         module = parse(cell, text)
         verdict = self._verdict(cell, text, module, names)
         if isinstance(verdict, Accepted):
             return verdict
         try:
-            return Rejected(cell, self._with_help(verdict, text, module, names))
+            return Rejected(cell, self._with_help(verdict, text, module, names, trial))
         except RecursionError:
             return verdict  # it stands without help
 
     def _with_help(
-        self, verdict: Rejected, text: str, module: ast.Module | Diagnostic, names: LocalNames
+        self, verdict: Rejected, text: str, module: ast.Module | Diagnostic, names: LocalNames, trial: bool
     ) -> tuple[Diagnostic, ...]:
         cell = verdict.cell
         if names.exports:
@@ -94,7 +98,8 @@ class CheckerSession:
         known = frozenset(self._engine.table) | frozenset(self._engine.globals_set)
         judge = partial(self._against, cell, names)
         found = with_causes(verdict.diagnostics, self._refused_names)
-        self._remember_refused(cell, tree)
+        if not trial:
+            self._remember_refused(cell, tree)
         return offer(found, text, tree, judge, known, self._earlier, self._engine.members)
 
     def _earlier(self, cell: int) -> str:
@@ -124,7 +129,7 @@ class CheckerSession:
         if isinstance(verdict, Rejected):
             return len(verdict.diagnostics), 0
         self.discard(cell)
-        return 0, len(verdict.warnings)
+        return 0, len(verdict.warnings) + verdict.more
 
     def _judge(self, cell: int, text: str, module: ast.Module) -> Accepted | Rejected:
         comments = comments_of(text)
@@ -148,7 +153,9 @@ class CheckerSession:
             raise
         self._accepted[cell] = (checked, verdict.facts)
         names = {name: self._engine.describe_binding(binding) for name, binding in checked.names.items()}
-        return Accepted(cell, verdict.plan, tuple(said), names, self._engine.describe(checked.last_type))
+        last_type = self._engine.describe(checked.last_type)
+        more = max(len(said) - MOST_WARNINGS, 0)
+        return Accepted(cell, verdict.plan, tuple(said[:MOST_WARNINGS]), names, last_type, more)
 
     def commit(self, cell: int, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False) -> None:
         """The accepted cell ran. Raises KeyError for a cell that was not accepted."""
@@ -160,7 +167,7 @@ class CheckerSession:
         self._dependants.commit(checked, bound, deleted)
         for name in bound:
             self._refused_names.pop(name, None)
-        self._captures.commit(facts, bound, deleted)
+        self._captures.commit(facts, bound, deleted, raised=raised)
 
     def discard(self, cell: int) -> None:
         """The accepted cell did not run, or is asked about again."""

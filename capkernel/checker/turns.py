@@ -4,7 +4,7 @@ state    | the checker may send                              | the kernel may se
 ---------|---------------------------------------------------|--------------------
 starting | Progress; Started, once                           | nothing
 idle     | nothing                                           | one question
-asked    | the answer to it, about the same cell             | nothing
+asked    | the answer to it, with the same number             | nothing
 
 Rule 1: a message out of turn is an error (see `wire.errors`), so no answer is ever taken for that to another question.
 """
@@ -16,8 +16,14 @@ from capkernel.checker.protocol import (
     Check,
     Commit,
     Committed,
+    Complete,
+    Completed,
+    Describe,
+    Described,
     Discard,
     FromChecker,
+    KnownNames,
+    ListNames,
     Progress,
     Rejected,
     Started,
@@ -29,6 +35,9 @@ _ANSWERS: dict[type, tuple[type, ...]] = {
     Check: (Accepted, Rejected),
     Commit: (Committed,),
     Discard: (Committed,),
+    Complete: (Completed,),
+    Describe: (Described,),
+    ListNames: (KnownNames,),
 }
 
 
@@ -56,4 +65,4 @@ class Turns:
         if question is None or not isinstance(message, _ANSWERS[type(question)]):
             raise RemoteProtocolError(f"{type(message).__name__} is no answer to what was asked")
         if message.cell != question.cell:
-            raise RemoteProtocolError("the checker answered about another cell")
+            raise RemoteProtocolError("the checker answered another question")

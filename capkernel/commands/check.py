@@ -45,6 +45,7 @@ class CellVerdict:
     accepted: bool
     plan: Plan = NOTHING
     diagnostics: tuple[Diagnostic, ...] = ()
+    more: int = 0  # warnings that are not listed
 
     @property
     def expected(self) -> bool:
@@ -157,7 +158,7 @@ async def _verdicts(client: Any, cells: Sequence[Cell], folder: Path) -> list[Ce
         bound = tuple(name for name in said.names if name not in gone)
         await client.commit(cell.index, bound, tuple(sorted(gone)))
         modules.ran(text, names, bound, tuple(sorted(gone)))
-        found.append(CellVerdict(cell, text, True, said.plan, said.warnings))
+        found.append(CellVerdict(cell, text, True, said.plan, said.warnings, said.more))
     return found
 
 
@@ -206,6 +207,7 @@ def as_text(verdicts: Sequence[FileVerdict]) -> str:
                 lines += [f"      {line}" for line in render_text(one.diagnostics, sources).split("\n")]
             else:
                 lines += [f"      {render_concise(diagnostic)}" for diagnostic in one.diagnostics]
+                lines += [f"      ... and {one.more} more"] * bool(one.more)
         failed = sum(not one.expected for one in verdict.cells)
         refused = sum(not one.accepted and one.expected for one in verdict.cells)
         lines.append(f"  {_count(len(verdict.cells))}, {refused} refused as expected, {failed} not as expected")
@@ -256,7 +258,7 @@ def _cell(one: CellVerdict) -> dict[str, Any]:
         "verdict": "accepted" if one.accepted else "refused",
         "expected": one.expected,
         **authority_data(one.plan),
-        **{key: value for key, value in to_json(one.diagnostics).items() if key == "diagnostics"},
+        **{key: value for key, value in to_json(one.diagnostics, one.more).items() if key != "version"},
     }
 
 

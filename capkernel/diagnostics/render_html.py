@@ -21,15 +21,18 @@ _BLANK, _KEPT_BLANK = "\n\n", "\n&#10;"
 _HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")  # reorder the text around them, or are unseen
 
 
-def render_html(diagnostics: Sequence[Diagnostic], sources: Mapping[int, str]) -> str:
-    """One block for the whole refusal, or for the warnings of a cell that was accepted."""
+def render_html(diagnostics: Sequence[Diagnostic], sources: Mapping[int, str], more: int = 0) -> str:
+    """One block for the whole refusal, or for the warnings of a cell that was accepted.
+
+    `more` were found than are listed.
+    """
     errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
     title = "Refused: nothing ran, nothing changed" if errors else "Accepted with warnings"
     colour = "--jp-error-color1, #c33" if errors else "--jp-warn-color1, #c80"
     parts = [f"<p>{title}</p>"]
     for diagnostic in diagnostics[:MOST_SHOWN]:
         parts += _finding(diagnostic, sources)
-    rest = len(diagnostics) - MOST_SHOWN
+    rest = max(len(diagnostics) - MOST_SHOWN, 0) + more
     if rest > 0:
         parts.append(f"<p>... and {rest} more</p>")
     inside = "\n".join(parts)

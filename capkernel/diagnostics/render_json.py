@@ -15,9 +15,13 @@ MIME_TYPE = "application/vnd.capkernel.diagnostics+json"
 _PARTS = ("line", "column", "end_line", "end_column")  # of a span
 
 
-def to_json(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """`{"version": 1, "diagnostics": [...]}`; every entry has code, message, span, captured, why, help, fix, text."""
-    return {"version": 1, "diagnostics": [_entry(diagnostic) for diagnostic in diagnostics]}
+def to_json(diagnostics: Sequence[Diagnostic], more: int = 0) -> dict[str, Any]:
+    """`{"version": 1, "diagnostics": [...]}`; every entry has code, message, span, captured, why, help, fix, text.
+
+    `more` were found than are listed: then the object says so, under this name.
+    """
+    found: dict[str, Any] = {"version": 1, "diagnostics": [_entry(diagnostic) for diagnostic in diagnostics]}
+    return {**found, "more": more} if more else found
 
 
 def from_json(bundle: dict[str, Any]) -> tuple[Diagnostic, ...]:

@@ -19,6 +19,7 @@ from capkernel.broker.secure_output import SecureOutput, off
 from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
+from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Recorder
 from capkernel.kernel.settings import Settings
@@ -84,7 +85,10 @@ class Assembly:
         later = (font_cache.build,) if font_cache.missing() else ()
         records = self.policy.records
         recorder = Recorder.open_ambient(self.session, records.max_bytes) if records.keep else None
-        return Settings(limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder)
+        return Settings(
+            limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder,
+            cell_memory_mb=limits.cell_memory_mb, profile=self.policy.profile,
+        )  # fmt: skip
 
     def parts(self) -> Parts:
         """Everything, not started."""
@@ -99,12 +103,18 @@ class Assembly:
         audit = AuditLog.open_ambient(self.session)
         named = self.policy.secure_file()
         private = [] if named is None else [(str(named), "the secure output")]
-        exclusions = Exclusions.ambient(self.policy.source, [*self.excluded, *private])
-        broker = Broker(self.policy, self.base, vault, audit, exclusions)
+        places = [*self.excluded, *private]
+        if self.policy.files.memory:
+            memory = MemoryRoot.make()
+            exclusions = Exclusions.ambient(self.policy.source, places, granted=str(memory.path))
+            broker = Broker(memory.granted_by(self.policy), memory.path, vault, audit, exclusions, memory.room)
+            broker.at_end.append(memory.close)
+        else:
+            broker = Broker(self.policy, self.base, vault, audit, Exclusions.ambient(self.policy.source, places))
         if secure is not None:
             broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
-            spawn_worker=WorkerSpawner(self.runtime),
+            spawn_worker=WorkerSpawner(self.runtime, self.policy.limits.cell_memory_mb),
             make_checker=self._checker,
             broker=broker,
             vault=vault,

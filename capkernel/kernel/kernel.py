@@ -26,19 +26,18 @@ from zmq.eventloop.zmqstream import ZMQStream
 
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
-from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, stream
+from capkernel.kernel.firewall import CellOutput, Output, stream
+from capkernel.kernel.own_requests import CHECK, STATE, OwnRequests
 from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
-from capkernel.kernel.requests import ON_CONTROL, Requests
+from capkernel.kernel.requests import ON_CONTROL, Requests, error
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
-from capkernel.wire.local_names import BEFORE_NAME
-from capkernel.wire.worker import Complete, InputReply, InputRequest, Inspect, Published
+from capkernel.wire.worker import InputReply, InputRequest, Published
 
 _REQUESTS_KEPT = 1000
 _EXPRESSIONS = 32  # of one cell
-_ASIDE_SECONDS = 5.0  # for completion and inspection
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
 ASKS = "the cell asks: "
@@ -78,16 +77,25 @@ class CapKernel(Kernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.shell_handlers = self._shell_requests = Requests(self.shell_handlers, self._answer)
+        own = {CHECK: self.check_request, STATE: self.state_request}
+        self.shell_handlers = self._shell_requests = Requests(self.shell_handlers | own, self._answer)
         control = {kind: handler for kind, handler in self.control_handlers.items() if kind in ON_CONTROL}
+        control[STATE] = self.state_request_aside
         self.control_handlers = Requests(control, self._answer)
         self._supervisor: Supervisor = self.supervisor
         self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
         self._texts = CellTexts()
-        self._pipeline = Pipeline(self._supervisor, self._texts, cell_seconds=self.settings.cell_seconds)
-        self._history = History()
         self._numbers = itertools.count(1)
+        self._pipeline = Pipeline(
+            self._supervisor,
+            self._texts,
+            cell_seconds=self.settings.cell_seconds,
+            numbers=self._numbers,
+            memory_mb=self.settings.cell_memory_mb,
+        )
+        self._history = History()
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)
+        self._own = OwnRequests(self._supervisor, self._pipeline, self._texts, self._unnumbered)
         self._requests: OrderedDict[int, _Request] = OrderedDict()
         self._arrivals = itertools.count(1)
         self._arrived = 0
@@ -246,9 +254,10 @@ class CapKernel(Kernel):
 
     async def do_complete(self, code: str, cursor_pos: int | None) -> dict[str, Any]:
         cursor = _within(code, len(code) if cursor_pos is None else cursor_pos)
-        found = await self._aside(Complete(next(self._numbers), code, cursor)) if _is_text(code) else None
-        empty = {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
-        return _completion(found, empty) if found is not None else empty
+        await self._pipeline.settle()
+        if not _is_text(code):
+            return {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
+        return await self._pipeline.looking.complete(code, cursor, idle=self._pipeline.running is None)
 
     async def do_inspect(
         self,
@@ -257,12 +266,28 @@ class CapKernel(Kernel):
         detail_level: int = 0,
         omit_sections: Any = (),  # noqa: ARG002
     ) -> dict[str, Any]:
-        detail = 1 if detail_level == 1 else 0
-        asked = Inspect(next(self._numbers), code, _within(code, cursor_pos), detail)
-        found = await self._aside(asked) if _is_text(code) else None
-        if found is None or found.get("found") is not True:
+        if not _is_text(code):
             return {"status": "ok", "found": False, "data": {}, "metadata": {}}
-        return {"status": "ok", "found": True, "data": clean_bundle(found.get("data")), "metadata": {}}
+        cursor, detail = _within(code, cursor_pos), 1 if detail_level == 1 else 0
+        await self._pipeline.settle()
+        return await self._pipeline.looking.inspect(code, cursor, detail, idle=self._pipeline.running is None)
+
+    async def check_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        self._answer(stream, ident, parent, CHECK, await self._own.check(parent["content"]["code"]))
+
+    async def state_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        self._answer(stream, ident, parent, STATE, await self._state())
+
+    async def state_request_aside(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        # On the control thread's loop; what is asked for belongs to ours. So it is answered while a cell runs, too.
+        if self._loop is None:
+            self._answer(stream, ident, parent, STATE, error("SessionNotReady", "the session has not started yet"))
+            return
+        found = asyncio.run_coroutine_threadsafe(self._state(), self._loop)
+        self._answer(stream, ident, parent, STATE, await asyncio.wrap_future(found))
+
+    async def _state(self) -> dict[str, Any]:
+        return await self._own.state(self.execution_count, profile=self.settings.profile)
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         status, indent = self._texts.completeness(code) if _is_text(code) else ("invalid", None)
@@ -281,17 +306,6 @@ class CapKernel(Kernel):
         )  # fmt: skip
         return {"status": "ok", "history": found}
 
-    async def _aside(self, message: Complete | Inspect) -> dict[str, Any] | None:
-        """Ask the worker while it is idle; None when it is not, or does not answer in time."""
-        worker = self._supervisor.idle_worker
-        if worker is None or self._pipeline.running is not None:
-            return None
-        future = worker.request(message)
-        done, _ = await asyncio.wait({future}, timeout=_ASIDE_SECONDS)
-        if not done or future.exception() is not None:
-            return None
-        return future.result().content
-
     # ── interrupts and questions ─────────────────────────────────────────────────────────────────────────────────────
 
     def interrupt(self) -> None:
@@ -308,13 +322,15 @@ class CapKernel(Kernel):
         worker = self._supervisor.idle_worker
         if worker is None:
             return
-        if request is None or cell is None or cell.request != asked.request or not cell.allow_stdin:
+        # A password would be plain text in the worker, whoever asks: nobody is asked for one.
+        theirs = request is not None and cell is not None and cell.request == asked.request
+        if request is None or cell is None or not theirs or not cell.allow_stdin or asked.password:
             worker.answer(InputReply(asked.request, None))
             return
         cell.asked_since = time.monotonic()
         prompt = _question(asked.prompt)
         sent = self.session.send(
-            self.stdin_socket, "input_request", {"prompt": prompt, "password": asked.password}, request.parent,
+            self.stdin_socket, "input_request", {"prompt": prompt, "password": False}, request.parent,
             ident=request.ident,
         )  # fmt: skip
         self._question = sent["header"]["msg_id"]
@@ -359,7 +375,7 @@ class CapKernel(Kernel):
 
     def _publish(self, output: Output, parent: dict[str, Any], cell: CellRun) -> None:
         if output.kind == "error":
-            output = Output("error", self._pipeline.named(output.content))
+            output = Output("error", self._pipeline.named_error(output.content))
         if self.settings.recorder is not None:
             cell.transcript.add(output)
         out = with_authority(output, cell.authority)
@@ -384,16 +400,6 @@ def _question(prompt: str) -> str:
     words that the cell can neither leave out nor write over."""
     text = stream("stdout", prompt).content["text"].replace("\r", " ").replace("\b", "")
     return "\n".join(ASKS + line for line in text.split("\n"))
-
-
-def _completion(found: dict[str, Any], empty: dict[str, Any]) -> dict[str, Any]:
-    """The worker's completions, as far as they are texts and places."""
-    matches, start, end = found.get("matches"), found.get("cursor_start"), found.get("cursor_end")
-    if not isinstance(matches, list) or type(start) is not int or type(end) is not int:
-        return empty
-    texts = [stream("stdout", match[:1000]).content["text"] for match in matches[:5000] if isinstance(match, str)]
-    texts = [text for text in texts if BEFORE_NAME not in text]  # names of local modules, as the session has them
-    return {"status": "ok", "matches": texts, "cursor_start": start, "cursor_end": end, "metadata": {}}
 
 
 def _is_text(code: Any) -> bool:

@@ -57,6 +57,13 @@ class LocalModules:
         self._paths: dict[int, str] = {}
         self._next = FIRST_MODULE
 
+    def copy(self) -> LocalModules:
+        """One to ask `wanted` of for a cell that does not run: what it notes is gone with it."""
+        made = LocalModules()
+        made._exports, made._aliases, made._texts = dict(self._exports), dict(self._aliases), dict(self._texts)
+        made._paths, made._next = dict(self._paths), self._next
+        return made
+
     def forget(self) -> None:
         """The worker is a new one."""
         self._exports, self._aliases, self._texts = {}, {}, {}

@@ -8,6 +8,7 @@ Rule 3: the checker learns the names that were really bound, before it judges th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from capkernel.kernel.authority_view import line_output
 from capkernel.kernel.cell_text import CellRefused, CellTexts, as_typed, help_wanted, not_an_expression
 from capkernel.kernel.firewall import CellOutput, Output, clean_bundle, clean_error
 from capkernel.kernel.local_modules import LocalModules, UnreadableModule, refusal
+from capkernel.kernel.looking import Looking
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Transcript
 from capkernel.kernel.supervisor import NotReady, Supervisor
@@ -35,7 +37,7 @@ from capkernel.kernel.timing_magics import Expanded
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
 from capkernel.wire.local_names import NO_NAMES, LocalNames
-from capkernel.wire.worker import Evaluate, Execute, Finished, Inspect, Timed
+from capkernel.wire.worker import Evaluate, Execute, Finished, Timed
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -77,12 +79,23 @@ class CellRun:
 class Pipeline:
     """Runs cells, one at a time. The caller sees to that."""
 
-    def __init__(self, supervisor: Supervisor, texts: CellTexts, *, cell_seconds: float) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        texts: CellTexts,
+        *,
+        cell_seconds: float,
+        numbers: itertools.count[int] | None = None,
+        memory_mb: int | None = None,
+    ) -> None:
+        """numbers: of the requests to the worker. memory_mb: what the worker may take, to say so when it is used up."""
         self._supervisor = supervisor
         self._texts = texts
         self._cell_seconds = cell_seconds
-        self._sources: dict[int, str] = {}
-        self._modules = LocalModules()
+        self._memory_mb = memory_mb
+        self.sources: dict[int, str] = {}  # the texts of the last cells, for excerpts
+        self.modules = LocalModules()
+        self.looking = Looking(supervisor, self.modules.names, itertools.count(1) if numbers is None else numbers)
         self._modules_in: WorkerProcess | None = None  # the worker that has loaded them
         self._warned: dict[tuple[int, str, Span, str], None] = {}
         self._committing: asyncio.Task[None] | None = None
@@ -111,14 +124,14 @@ class Pipeline:
                 await asyncio.shield(self._committing)
             wanted = help_wanted(cell.text)
             if wanted is not None:
-                return await self._help(cell, worker, *wanted)
+                return await self._help(cell, *wanted)
             if worker is not self._modules_in:
                 self._modules_in = worker
-                self._modules.forget()
+                self.modules.forget()
             stopped = await self._load_modules(cell, worker, checker)
             if stopped is not None:
                 return stopped
-            cell.names = self._modules.names()
+            cell.names = self.modules.names()
             verdict = await checker.check(cell.number, cell.text, cell.names)
         except NotReady as problem:
             return _failed(cell, "SessionNotReady", f"nothing ran: {problem}")
@@ -128,7 +141,7 @@ class Pipeline:
             return _failed(cell, "WorkerDied", f"nothing of the cell ran: {self._obituary(worker)}")
         if isinstance(verdict, Rejected):
             shown, diagnostics = as_typed(cell.raw, cell.text, verdict.diagnostics)
-            return self._refused(cell, diagnostics, {**self._sources, cell.number: shown})
+            return self._refused(cell, diagnostics, {**self.sources, cell.number: shown})
         if self._interrupted:
             await checker.discard(cell.number)
             return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -145,17 +158,17 @@ class Pipeline:
         that fails. Each is a proposal of its own, and outputs of its top level are the cell's."""
         broker = self._supervisor.broker
         try:
-            wanted = await self._modules.wanted(
+            wanted = await self.modules.wanted(
                 cell.number, cell.text, lambda path: broker.read_module(path, cell.number)
             )
         except UnreadableModule as problem:
-            return self._refused(cell, (problem.diagnostic,), self._sources)
+            return self._refused(cell, (problem.diagnostic,), self.sources)
         for module in wanted:
-            self._sources[module.number] = module.text
+            self.sources[module.number] = module.text
             verdict = await checker.check(module.number, module.text, module.names)
             if isinstance(verdict, Rejected):
                 found = tuple(refusal(module, one, cell.number) for one in verdict.diagnostics)
-                return self._refused(cell, found, self._sources)
+                return self._refused(cell, found, self.sources)
             if self._interrupted:
                 await checker.discard(module.number)
                 return _failed(cell, "KeyboardInterrupt", "interrupted before the cell ran")
@@ -179,15 +192,19 @@ class Pipeline:
             await _commit(checker, module.number, bound, deleted, raised=raised)
             if raised:
                 return self._reply(finished.content)
-            self._modules.loaded(module)
+            self.modules.loaded(module)
         return None
 
-    def named(self, content: dict[str, Any]) -> dict[str, Any]:
+    def named(self, text: str) -> str:
+        """`text` with the files of local modules in place of their numbers."""
+        return self.modules.named(text)
+
+    def named_error(self, content: dict[str, Any]) -> dict[str, Any]:
         """An error of a cell, with the files of local modules in place of their numbers."""
         return {
-            key: self._modules.named(value)
+            key: self.modules.named(value)
             if isinstance(value, str)
-            else [self._modules.named(line) for line in value]
+            else [self.modules.named(line) for line in value]
             if key == "traceback"
             else value
             for key, value in content.items()
@@ -197,7 +214,7 @@ class Pipeline:
         """The worker's reply, as far as a client may see it."""
         if content.get("status") == "ok":
             return {"status": "ok", "user_expressions": {}, "payload": _pages(content.get("payload"))}
-        return {"status": "error", **self.named(clean_error(content)), "user_expressions": {}, "payload": []}
+        return {"status": "error", **self.named_error(clean_error(content)), "user_expressions": {}, "payload": []}
 
     async def _one_text(self, cell: CellRun) -> Expanded:
         if len(cell.raw) < _LONG_TEXT:
@@ -225,14 +242,12 @@ class Pipeline:
                 told = self._supervisor.progress
                 cell.publish(_told(told))
 
-    async def _help(self, cell: CellRun, worker: WorkerProcess, name: str, detail: int) -> dict[str, Any]:
-        """Answer `name?`: looked up in the worker as the help key does, shown as a page of text."""
-        future = worker.request(Inspect(cell.request, name, len(name), detail))
-        done, _ = await asyncio.wait({future}, timeout=_GRACE_SECONDS)
-        found = future.result().content if done and future.exception() is None else {}
-        if found.get("found") is not True:
+    async def _help(self, cell: CellRun, name: str, detail: int) -> dict[str, Any]:
+        """Answer `name?`: looked up as the help key does, shown as a page of text."""
+        found = await self.looking.inspect(name, len(name), detail, idle=True)
+        if not found["found"]:
             return _failed(cell, "HelpNotFound", f"nothing is known of `{name}`")
-        return self._reply({"status": "ok", "payload": [{"source": "page", "data": found.get("data")}]})
+        return self._reply({"status": "ok", "payload": [{"source": "page", "data": found["data"]}]})
 
     async def _run_accepted(
         self, cell: CellRun, verdict: Accepted, worker: WorkerProcess, checker: CheckerPort
@@ -242,7 +257,7 @@ class Pipeline:
         if cell.authority and not cell.silent:
             cell.publish(line_output(cell.authority))
         if not cell.silent:
-            self._warn(cell, verdict.warnings)
+            self._warn(cell, verdict.warnings, verdict.more)
         broker = self._supervisor.broker
         broker.open_cell(cell.number, verdict.plan)
         self.running = cell
@@ -255,17 +270,27 @@ class Pipeline:
             broker.close_cell()
         bound, deleted = _names(finished.bound), _names(finished.deleted)
         self._supervisor.commit(bound, deleted)
-        self._modules.ran(cell.text, cell.names, bound, deleted)
+        self.modules.ran(cell.text, cell.names, bound, deleted)
         # The reply need not wait for it; the next check does.
         self._committing = asyncio.get_running_loop().create_task(
             _commit(checker, cell.number, bound, deleted, raised=finished.content.get("status") != "ok")
         )
+        if finished.content.get("ename") == "MemoryError" and not cell.silent:
+            cell.publish(_told(self._used_up()))
         loss = self._supervisor.vault_loss()
         if loss and finished.content.get("status") == "ok":  # what the cell did with secrets came to nothing
             return _failed(cell, "VaultLost", loss)
         if loss:
             cell.publish(_told(loss))
         return self._reply(finished.content)
+
+    def _used_up(self) -> str:
+        most = "most of the machine's memory"
+        limit = most if self._memory_mb is None or self._memory_mb >= 2**20 else f"{self._memory_mb:,} MiB"
+        return (
+            f"the cell wanted more memory than the session may have ({limit}; limits.cell_memory_mb in the policy). "
+            "What it had bound is still there: `del` what is not needed"
+        )
 
     def _obituary(self, worker: WorkerProcess, how: str = "", when: str = "before it could run") -> str:
         words = f"\n{worker.last_words}" if worker.last_words else ""
@@ -290,7 +315,7 @@ class Pipeline:
         try:
             worker, checker = await self._ready(cell)
             await self.settle()
-            names = self._modules.names()
+            names = self.modules.names()
             verdict = await checker.check(number, text, names)
         except NotReady as why:
             return failure("NotEvaluated", str(why))
@@ -343,13 +368,13 @@ class Pipeline:
     def _refused(self, cell: CellRun, diagnostics: tuple[Diagnostic, ...], sources: dict[int, str]) -> dict[str, Any]:
         self._supervisor.broker.refuse_cell(cell.number, _codes(diagnostics))
         diagnostics = for_client(diagnostics, cell.raw, cell.text)
-        text = self._modules.named(render_text(diagnostics, sources))
-        lines = [self._modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
+        text = self.modules.named(render_text(diagnostics, sources))
+        lines = [self.modules.named(render_concise(diagnostic)) for diagnostic in diagnostics]
         first = lines[0] if lines else "the checker gave no reason"
         if not cell.silent:
             bundle = {
                 "text/plain": text,
-                "text/html": self._modules.named(render_html(diagnostics, sources)),
+                "text/html": self.modules.named(render_html(diagnostics, sources)),
                 MIME_TYPE: to_json(diagnostics),
             }
             cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
@@ -360,19 +385,20 @@ class Pipeline:
             "user_expressions": {}, "payload": [],
         }  # fmt: skip
 
-    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...]) -> None:
-        """Show a few lines; nothing that this very text was already warned of."""
+    def _warn(self, cell: CellRun, warnings: tuple[Diagnostic, ...], more: int) -> None:
+        """Show a few lines; nothing that this very text was already warned of. `more` were found than are listed."""
         warnings = tuple(warning for warning in warnings if self._is_news(cell.text, warning))
         if not warnings:
             return
-        lines = [self._modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
-        if len(warnings) > _WARNINGS_SHOWN:
-            lines.append(f"... and {_count(len(warnings) - _WARNINGS_SHOWN, 'more warning')}")
+        lines = [self.modules.named(render_concise(warning)) for warning in warnings[:_WARNINGS_SHOWN]]
+        rest = max(len(warnings) - _WARNINGS_SHOWN, 0) + more
+        if rest:
+            lines.append(f"... and {_count(rest, 'more warning')}")
         bundle = {
             "text/plain": "\n".join(lines),
-            "text/html": f"<details><summary>{_count(len(warnings), 'warning')} of the checker</summary>"
-            f"{self._modules.named(render_html(warnings, self._sources))}</details>",
-            MIME_TYPE: to_json(warnings),
+            "text/html": f"<details><summary>{_count(len(warnings) + more, 'warning')} of the checker</summary>"
+            f"{self.modules.named(render_html(warnings, self.sources, more))}</details>",
+            MIME_TYPE: to_json(warnings, more),
         }
         cell.publish(Output("display_data", {"data": bundle, "metadata": {}, "transient": {}}))
 
@@ -386,9 +412,9 @@ class Pipeline:
         return True
 
     def _remember(self, cell: CellRun) -> None:
-        self._sources[cell.number] = cell.text
-        while len(self._sources) > _SOURCES_KEPT:
-            del self._sources[next(iter(self._sources))]
+        self.sources[cell.number] = cell.text
+        while len(self.sources) > _SOURCES_KEPT:
+            del self.sources[next(iter(self.sources))]
 
 
 async def _commit(

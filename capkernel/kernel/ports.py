@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.checker.protocol import Accepted, Look, Looked, Rejected
 from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
 from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
@@ -16,8 +16,11 @@ class CheckerPort(Protocol):
     async def start(self) -> object:
         """Warm up. Raises when there will be no verdicts."""
 
-    async def check(self, cell: int, text: str, names: LocalNames = NO_NAMES, /) -> Accepted | Rejected:
-        """The verdict on `text`, with `names` of local modules; a crash or time-out of the checker is a Rejected."""
+    async def check(
+        self, cell: int, text: str, names: LocalNames = NO_NAMES, /, *, trial: bool = False
+    ) -> Accepted | Rejected:
+        """The verdict on `text`, with `names` of local modules; a crash or time-out of the checker is a Rejected.
+        `trial`: it will not run, whatever the verdict."""
 
     async def commit(
         self, cell: int, bound: tuple[str, ...], deleted: tuple[str, ...] = (), *, raised: bool = False
@@ -26,6 +29,9 @@ class CheckerPort(Protocol):
 
     async def discard(self, cell: int) -> None:
         """The accepted cell did not run."""
+
+    async def look(self, question: Look) -> Looked | None:
+        """The answer to a question about an unfinished text or the session's names; None when there is none in time."""
 
     async def close(self) -> None:
         """End its process."""
@@ -43,6 +49,9 @@ class BrokerPort(Protocol):
 
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
         """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
+
+    def live(self) -> tuple[int | None, tuple[str, ...], int]:
+        """The running cell or None, what its plan lets it ask for, how many handles it holds now."""
 
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """The text of a module beside the notebook, read for `cell`; None when there is none that may be read."""

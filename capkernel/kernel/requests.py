@@ -17,7 +17,14 @@ REFUSED = (
     "debug_request", "usage_request", "create_subshell_request", "delete_subshell_request", "list_subshell_request",
 )  # fmt: skip
 ON_CONTROL = frozenset(
-    ("kernel_info_request", "connect_request", "comm_info_request", "interrupt_request", "shutdown_request")
+    (
+        "kernel_info_request",
+        "connect_request",
+        "comm_info_request",
+        "interrupt_request",
+        "shutdown_request",
+        "capkernel_state_request",
+    )
 )
 """The control channel is served by a thread of its own; what belongs to the session's loop is not asked there."""
 _LONGEST_NAME = 100
@@ -30,6 +37,7 @@ _NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
     "is_complete_request": {"code": (str,)},
     "history_request": {"hist_access_type": (str,), "output": (bool,), "raw": (bool,)},
     "shutdown_request": {"restart": (bool,)},
+    "capkernel_check_request": {"code": (str,)},
 }
 _OPTIONAL: dict[str, dict[str, tuple[type, ...]]] = {
     "inspect_request": {"detail_level": (int,)},

@@ -26,12 +26,12 @@ def parent_directory() -> str:
     return os.path.join(tempfile.gettempdir(), f"capkernel-{os.getuid()}")
 
 
-def make() -> tuple[str, int]:
+def make(parent: str | None = None) -> tuple[str, int]:
     """A fresh session directory, and the descriptor that keeps it locked while it is open. Sweeps old ones.
 
-    Raises OSError when no private directory can be had.
+    parent: `parent_directory()` unless given. Raises OSError when no private directory can be had.
     """
-    parent = parent_directory()
+    parent = parent_directory() if parent is None else parent
     with contextlib.suppress(FileExistsError):
         os.mkdir(parent, 0o700)
     if not _is_ours(parent):

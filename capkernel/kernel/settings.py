@@ -22,3 +22,5 @@ class Settings:
     later: tuple[Callable[[], None], ...] = ()
     news: list[str] = field(default_factory=list)
     recorder: Recorder | None = None
+    cell_memory_mb: int | None = None  # as it is told when a cell meets it
+    profile: str = ""  # of the checker, as it is told to clients

@@ -85,6 +85,7 @@ class Supervisor:
         self._vault_loss = ""
         self._closed = False
         self.report: Report | None = None
+        self.epoch = 0  # counts up whenever the names of the session may have changed
         self.names: set[str] = set()  # what the session's cells have bound
 
     async def begin(self) -> None:
@@ -139,6 +140,11 @@ class Supervisor:
         worker = self._worker
         return worker if worker is not None and worker.fit and not worker.ended else None
 
+    @property
+    def idle_checker(self) -> CheckerPort | None:
+        """The checker when it is up, without waiting."""
+        return self._checker
+
     def interrupt(self) -> None:
         """Interrupt what runs in the worker. From any thread."""
         worker = self._worker
@@ -147,6 +153,7 @@ class Supervisor:
 
     def commit(self, bound: tuple[str, ...], deleted: tuple[str, ...]) -> None:
         """Remember names, to say which are lost when the worker dies."""
+        self.epoch += 1
         self.names.update(bound)
         self.names.difference_update(deleted)
 
@@ -266,6 +273,7 @@ class Supervisor:
     def _worker_ended(self, worker: WorkerProcess) -> None:
         if self._closed or worker is not self._worker or not worker.fit:
             return  # one that never was up: its start fails, which is told there
+        self.epoch += 1
         self._worker_loss = f"the worker process ended between cells: {worker.obituary()}"
         self._parts.broker.close_cell()
         if self._starting is not None and self._starting.done():

@@ -21,6 +21,7 @@ class WorkerSpawner:
     """Starts workers, each with a scratch directory of its own below `runtime`."""
 
     runtime: Path
+    cell_memory_mb: int | None = None  # of all that cells allocate and leave
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __call__(self) -> Spawned:
@@ -30,7 +31,10 @@ class WorkerSpawner:
         matplotlib = scratch / ".matplotlib"
         matplotlib.mkdir(mode=0o700)
         font_cache.provide(matplotlib)
-        profile = Profile("worker", scratch=str(scratch), memory_bytes=memory_limit())
+        profile = Profile(
+            "worker", scratch=str(scratch), memory_bytes=memory_limit(),
+            data_bytes=None if self.cell_memory_mb is None else self.cell_memory_mb * 2**20,
+        )  # fmt: skip
         wrapped = prefers_bwrap(profile)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out, out_child = os.pipe()

@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import platformdirs
@@ -27,13 +27,14 @@ from jupyter_core import paths as jupyter_paths
 
 from capkernel.policy.linked import LinkedFiles
 from capkernel.policy.load import FILE_NAMES
-from capkernel.policy.paths import below, is_below
+from capkernel.policy.paths import below
 
 _LIBRARY = "a library directory"
 _SYSTEM = "a file system of the operating system"
 _CODE = "the code of capkernel"
 # What is there is no secret, and a second name of it is never written through (`broker.files` replaces or refuses).
 _NOT_PRIVATE = frozenset({_LIBRARY, _SYSTEM, _CODE})
+_EXCLUDED_NAMES = {"pyvenv.cfg": "a Python environment", **dict.fromkeys(FILE_NAMES, "a policy file")}
 _KERNEL_FILE_SYSTEMS = ("/proc", "/sys", "/dev")
 _IMPORTABLE = (*importlib.machinery.all_suffixes(), ".pth", ".egg-link")
 
@@ -42,9 +43,12 @@ class Exclusions:
     """The excluded places of this process, as they were when it was made.
 
     places: absolute path → what it is, for the message. imports: directories whose importable files are not writable.
+    granted: the root of a session whose files are in memory; it lies in places that are excluded, and nothing else is
+    granted.
     """
 
-    def __init__(self, places: Iterable[tuple[str, str]], imports: Iterable[str] = ()) -> None:
+    def __init__(self, places: Iterable[tuple[str, str]], imports: Iterable[str] = (), *, granted: str = "") -> None:
+        self._granted = granted
         self._paths: dict[str, str] = {}
         self._inodes: dict[tuple[int, int], str] = {}
         for path, what in places:
@@ -57,17 +61,21 @@ class Exclusions:
             except OSError:
                 continue  # not there yet: the path alone stands for it
             self._inodes[found.st_dev, found.st_ino] = what
+        self._parents = {os.path.dirname(path) for path in self._paths}
+        self._numbers = {number for _device, number in self._inodes}
         private = [path for path, what in self._paths.items() if what not in _NOT_PRIVATE]
         self._linked = LinkedFiles([path for path in private if os.path.isdir(path)])
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
 
     @classmethod
-    def ambient(cls, policy_file: Path | None = None, more: Iterable[tuple[str, str]] = ()) -> Exclusions:
-        """The places of this very process. more: those that only its starter knows.
+    def ambient(
+        cls, policy_file: Path | None = None, more: Iterable[tuple[str, str]] = (), *, granted: str = ""
+    ) -> Exclusions:
+        """The places of this very process. more: those that only its starter knows. granted: as of the class.
 
         Ambient authority: looks at this process's import path, environment and home directory.
         """
-        return cls([*_ambient_places(policy_file), *more], _ambient_imports())
+        return cls([*_ambient_places(policy_file), *more], _ambient_imports(), granted=granted)
 
     def find_linked(self, status: os.stat_result) -> str | None:
         """Why an opened object is excluded because of another name it has, or None."""
@@ -75,23 +83,71 @@ class Exclusions:
 
     def find(self, path: str, identity: tuple[int, int] | None = None) -> str | None:
         """Why the canonical absolute `path` is excluded, or None. `identity`: (device, inode) of what was opened."""
+        return self.find_below(path, "/", None, identity)
+
+    def find_below(
+        self, path: str, top: str, status: os.stat_result | None, identity: tuple[int, int] | None = None
+    ) -> str | None:
+        """The same for a path below a directory that `find` has let pass: those above it are not looked at again.
+
+        status: of the object itself, when it was opened.
+        """
+        if status is not None:
+            identity = (status.st_dev, status.st_ino)
         if identity is not None and identity in self._inodes:
             return self._inodes[identity]
-        for place, what in self._paths.items():
-            if is_below(path, place):
-                return what
         current = path
+        while current not in ("/", "", self._granted):
+            if current in self._paths:
+                return self._paths[current]
+            current = os.path.dirname(current)
+        current, known = path, status is not None and not stat.S_ISDIR(status.st_mode)
         while True:
-            found = self._of_directory(current)
+            found = _by_name(current) if known else self._of_directory(current)
             if found is not None:
                 return found
-            if current in ("/", ""):
+            if current in (top, "/", "", self._granted):
                 return None
-            current = os.path.dirname(current)
+            current, known = current.rpartition("/")[0] or "/", False
 
-    def find_entry(self, path: str) -> str | None:
-        """The same for an entry of a directory that is not excluded, without looking upwards."""
-        return self._paths.get(path) or self._of_directory(path)
+    def among(self, directory: str, fd: int, entries: Sequence[os.DirEntry[str]]) -> set[str]:
+        """Names of the entries that are excluded, of an opened directory that is not excluded itself."""
+        left_out = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and
+                    self._is_environment(fd, entry.name)}  # fmt: skip
+        if directory in self._parents:
+            prefix = directory.rstrip("/") + "/"
+            left_out.update(entry.name for entry in entries if prefix + entry.name in self._paths)
+        if not self._numbers.isdisjoint(map(os.DirEntry.inode, entries)):
+            device = os.fstat(fd).st_dev
+            left_out.update(entry.name for entry in entries if (device, entry.inode()) in self._inodes)
+        text = "\0".join([entry.name for entry in entries]).casefold()
+        if any(name in text for name in _EXCLUDED_NAMES):
+            left_out.update(entry.name for entry in entries if entry.name.casefold() in _EXCLUDED_NAMES)
+        return left_out
+
+    def named_among(self, directory: str, names: Sequence[str]) -> set[str]:
+        """Which of these names in a directory that is not excluded are excluded as names, whatever is there."""
+        prefix = directory.rstrip("/") + "/"
+        there = directory in self._parents
+        return {
+            name for name in names if name.casefold() in _EXCLUDED_NAMES or (there and prefix + name in self._paths)
+        }
+
+    def is_place(self, status: os.stat_result) -> bool:
+        """Whether the opened object itself is an excluded place."""
+        return (status.st_dev, status.st_ino) in self._inodes
+
+    def _is_environment(self, parent: int, name: str) -> bool:
+        try:
+            found = os.stat(
+                name, dir_fd=parent, follow_symlinks=False
+            )  # its own number when something is mounted there
+            if (found.st_dev, found.st_ino) in self._inodes:
+                return True
+            os.stat(f"{name}/pyvenv.cfg", dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     def imported_from(self, path: str) -> bool:
         """Whether the trusted process could import a file of this name from this place."""
@@ -99,11 +155,9 @@ class Exclusions:
         return name.endswith(_IMPORTABLE) and any(below(path, place) is not None for place in self._imports)
 
     def _of_directory(self, path: str) -> str | None:
-        name = path.rsplit("/", 1)[-1].casefold()
-        if name == "pyvenv.cfg":
-            return "a Python environment"
-        if name in FILE_NAMES:
-            return "a policy file"
+        named = _by_name(path)
+        if named is not None:
+            return named
         try:
             found = os.lstat(path)
         except OSError:
@@ -113,6 +167,10 @@ class Exclusions:
         if stat.S_ISDIR(found.st_mode) and os.path.lexists(os.path.join(path, "pyvenv.cfg")):
             return "a Python environment"
         return None
+
+
+def _by_name(path: str) -> str | None:
+    return _EXCLUDED_NAMES.get(path.rsplit("/", 1)[-1].casefold())
 
 
 def _ambient_places(policy_file: Path | None) -> list[tuple[str, str]]:

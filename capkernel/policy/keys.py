@@ -51,6 +51,21 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + 'makes it stricter (true, "new", false)',
         ),
         Key(
+            "files.hide_classified_names",
+            "true or false",
+            "Whether cells are told nothing of what lies under classified names, not even that it exists: listings and "
+            "searches leave the names out, reading what is missing gives a secret that is poison, and a write that "
+            "cannot be done looks like one that can. Folders cannot be deleted then.",
+            _NARROWER + "switches it on",
+        ),
+        Key(
+            "files.memory",
+            "true or false",
+            "Whether the session's files are in memory and nothing on the disk is granted: request_file_system() then "
+            "gives an empty root, which is gone when the session ends. The other keys hold for it as for any root.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
             "files.unprotect",
             "list of protected names, as `capkernel policy explain files.unprotect` shows them",
             "Names that cells may write although what they hold runs, or says what runs, later.",
@@ -72,6 +87,13 @@ KEYS: Final[dict[str, Key]] = {
             "limits.map_seconds",
             "seconds, more than 0, at most 86400",
             "How long one pure function may take in the vault; its value is then poison.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
+            "limits.cell_memory_mb",
+            "MiB, at least 256, at most 2^20",
+            "How much memory the cells of a session and what they left may take together; a cell that wants more gets "
+            "a MemoryError. Most of the machine's memory is the limit anyway.",
             _NARROWER + "lowers it",
         ),
         Key(
@@ -150,6 +172,8 @@ classified = [
 
 # Which classified files cells may write: "new" creates, and replaces what the session created; true; false.
 #classified_write = "new"
+#hide_classified_names = false
+#memory = false
 
 # Protected names that cells may write after all. Each of them runs, or says what runs, later.
 #unprotect = ["*.ipynb"]
@@ -158,6 +182,7 @@ classified = [
 #cell_seconds = 60
 #checker_seconds = 10
 #map_seconds = 30
+#cell_memory_mb = 1_048_576
 #output_bytes = 10_485_760
 
 [sandbox]

@@ -14,6 +14,7 @@ import msgspec
 Profile = Literal["strict", "standard", "relaxed"]
 SandboxLevel = Literal["full", "standard", "partial", "none"]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Megabytes = Annotated[int, msgspec.Meta(ge=256, le=2**20)]
 Bytes = Annotated[int, msgspec.Meta(gt=0, le=2**40)]
 
 
@@ -21,22 +22,28 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[files]`. Paths are relative to the directory of the policy file; `~/` is the home directory.
 
     classified_write: "new" creates, and replaces what this session created; true replaces any classified file;
-    false writes none. unprotect: entries of `defaults.PROTECTED` that cells may write after all.
+    false writes none. hide_classified_names: whether cells are told nothing of what lies under classified names, not
+    even that it exists. memory: whether the session's files are in memory: one empty root, gone when it ends.
+    unprotect: entries of `defaults.PROTECTED` that cells may write after all.
     """
 
     roots: tuple[str, ...] = (".",)
     classified: tuple[str, ...] = ()
     classified_write: Literal["new"] | bool = "new"
+    hide_classified_names: bool = False
+    memory: bool = False
     unprotect: tuple[str, ...] = ()
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; bytes of a cell's output."""
+    """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; MiB that cells and what they
+    left may take, never more than most of the machine's (the default); bytes of a cell's output."""
 
     cell_seconds: Seconds = 60.0
     checker_seconds: Seconds = 10.0
     map_seconds: Seconds = 30.0
     output_bytes: Bytes = 10_485_760
+    cell_memory_mb: Megabytes = 2**20
 
 
 class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

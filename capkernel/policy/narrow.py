@@ -83,6 +83,12 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         step = _position(said.files.classified_write) - _position(policy.files.classified_write)
         files = msgspec.structs.replace(policy.files, classified_write=said.files.classified_write)
         return replace(policy, files=files) if step > 0 else step < 0
+    if key == "files.hide_classified_names":
+        if said.files.hide_classified_names and not policy.files.hide_classified_names:
+            return replace(policy, files=msgspec.structs.replace(policy.files, hide_classified_names=True))
+        return policy.files.hide_classified_names and not said.files.hide_classified_names
+    if key == "files.memory":
+        return said.files.memory != policy.files.memory
     if key == "files.classified":
         return _patterns(policy, asked)
     if key == "files.roots":

@@ -13,7 +13,7 @@ Paths here are absolute and canonical (links resolved); this module opens nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from capkernel.policy.defaults import CLASSIFIED, PROTECTED
 from capkernel.policy.model import Policy
-from capkernel.policy.patterns import PatternSet, absolute_patterns, fold, relative_patterns
+from capkernel.policy.patterns import PatternSet, absolute_patterns, fold, plain, relative_patterns
 
 _COPY_SUFFIXES = (
     "~", ".bak", ".backup", ".orig", ".old", ".save", ".tmp", ".swp", ".swo", ".swn", ".swx",
@@ -29,6 +29,7 @@ _COPY_SUFFIXES = (
 )  # fmt: skip
 _NUMBERED = re.compile(r"(\.~\d+~|\.save\.\d+|\.bak\.?\d+)$", re.IGNORECASE)
 _CHECKPOINT = re.compile(r"-checkpoint(?=\.[^.]*$|$)", re.IGNORECASE)
+_CHECKPOINTS = "-checkpoint"
 _MAX_COPIES = 4
 
 
@@ -88,8 +89,29 @@ class PathRules:
         unprotected = {fold(name) for name in policy.files.unprotect}
         self._protected = tuple(fold(name) for name in PROTECTED if fold(name) not in unprotected)
         self._known = lru_cache(maxsize=65_536)(self._leaf_matches)
+        self.is_classified = lru_cache(maxsize=65_536)(self._is_classified)
+        self.protected_by = lru_cache(maxsize=65_536)(self._protected_by)
 
-    def is_classified(self, path: str) -> bool:
+    def classified_among(self, directory: str, names: Sequence[str]) -> set[str]:
+        """Which entries of a directory are secret. For a directory that is not classified itself."""
+        text = plain("\0".join(names))
+        folded = fold(text)
+        if _CHECKPOINTS in folded or any(self._may_hold(patterns, directory, text, folded) for patterns in self._lists):
+            return {name for name in names if self.is_classified(f"{directory.rstrip('/')}/{name}")}
+        return set()
+
+    def _may_hold(self, patterns: _Patterns, directory: str, text: str, folded: str) -> bool:
+        above = plain(directory)
+        if not patterns.absolute.empty and patterns.absolute.may_match(f"{above}\0{text}", f"{fold(above)}\0{folded}"):
+            return True
+        if patterns.anchored.empty:
+            return False
+        inside = [relative for anchor in patterns.anchors if (relative := below(above, plain(anchor))) is not None]
+        if not inside:
+            return True  # under no anchor nothing is known
+        return any(patterns.anchored.may_match(f"{one}\0{text}", f"{fold(one)}\0{folded}") for one in inside)
+
+    def _is_classified(self, path: str) -> bool:
         """Whether the policy calls this path a secret."""
         for number, patterns in enumerate(self._lists):
             if not patterns.absolute.empty and self._matches(number, True, path.strip("/")):
@@ -106,7 +128,7 @@ class PathRules:
         """Whether a canonical path lies in the roots as they were when the session began."""
         return any(is_below(path, root) for root in self._roots)
 
-    def protected_by(self, path: str) -> str | None:
+    def _protected_by(self, path: str) -> str | None:
         """The entry of `defaults.PROTECTED` that keeps this path from being written, or None."""
         inside = False
         for root in self._roots:
@@ -132,6 +154,10 @@ class PathRules:
 
     def _leaf_matches(self, number: int, absolute: bool, relative: str) -> bool:
         chosen = self._lists[number].absolute if absolute else self._lists[number].anchored
+        text = plain(relative)
+        folded = fold(text)
+        if _CHECKPOINTS not in folded and not chosen.may_match(text, folded):
+            return False  # what it may be a copy of is a part of its name, but for a checkpoint
         *parents, leaf = relative.split("/")
         for name in (leaf, *originals(leaf)):
             homes = [parents]

@@ -62,12 +62,14 @@ def has_own_network() -> bool:
 
 
 def set_limits(profile: Profile) -> None:
-    """No core files, a bound on the size of files, no locked memory, and the address space when the profile says."""
+    """No core files, a bound on the size of files, no locked memory, and bounds on the memory when the profile says."""
     import resource  # not on Windows
 
     limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, profile.file_limit), (resource.RLIMIT_MEMLOCK, 0)]
     if profile.memory_bytes is not None:
         limits.append((resource.RLIMIT_AS, profile.memory_bytes))
+    if profile.data_bytes is not None:
+        limits.append((resource.RLIMIT_DATA, profile.data_bytes))
     for which, value in limits:
         hard = resource.getrlimit(which)[1]
         wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -84,6 +86,8 @@ def limits_hold(profile: Profile) -> bool:
     wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, profile.file_limit), (resource.RLIMIT_MEMLOCK, 0)]
     if profile.memory_bytes is not None:
         wanted.append((resource.RLIMIT_AS, profile.memory_bytes))
+    if profile.data_bytes is not None:
+        wanted.append((resource.RLIMIT_DATA, profile.data_bytes))
     for which, value in wanted:
         for actual in resource.getrlimit(which):
             if actual == resource.RLIM_INFINITY or actual > value:

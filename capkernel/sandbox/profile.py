@@ -28,9 +28,10 @@ class Profile:
     """What a process may still do after `lock_down`.
 
     role: "worker", "keeper" or "runner". read: read-only paths beyond `default_read_paths()`. scratch: a directory with
-    write rights, or None. memory_bytes: RLIMIT_AS (address space, bytes), or None for no limit. allow_fork: exactly the
-    flags of the C library's fork(), and waiting for children. file_bytes: RLIMIT_FSIZE in bytes, the size to which any
-    file can grow; None means 0 without a scratch directory and 256 MiB with one.
+    write rights, or None. memory_bytes: RLIMIT_AS (address space, bytes), or None for no limit. data_bytes: RLIMIT_DATA
+    (private writable memory, bytes: what it allocated), or None for no limit. allow_fork: exactly the flags of the C
+    library's fork(), and waiting for children. file_bytes: RLIMIT_FSIZE in bytes, the size to which any file can grow;
+    None means 0 without a scratch directory and 256 MiB with one.
 
     Raises ValueError for a relative or root path, an unknown role or a negative size.
     """
@@ -41,6 +42,7 @@ class Profile:
     memory_bytes: int | None = None
     allow_fork: bool = False
     file_bytes: int | None = None
+    data_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -53,6 +55,8 @@ class Profile:
             _check_path(self.scratch, "scratch")
         if self.memory_bytes is not None and self.memory_bytes <= 0:
             raise ValueError("memory_bytes must be positive")
+        if self.data_bytes is not None and self.data_bytes <= 0:
+            raise ValueError("data_bytes must be positive")
         if self.file_bytes is not None and self.file_bytes < 0:
             raise ValueError("file_bytes must not be negative")
 
@@ -67,12 +71,15 @@ class Profile:
         return json.dumps({
             "role": self.role, "read": list(self.read), "scratch": self.scratch, "memory_bytes": self.memory_bytes,
             "allow_fork": self.allow_fork, "file_bytes": self.file_bytes,
+            "data_bytes": self.data_bytes,
         })  # fmt: skip
 
     @classmethod
     def from_json(cls, text: str) -> Profile:
         """The profile written by `to_json`. Raises ValueError when the text is anything else."""
-        raw = _object(text, {"role", "read", "scratch", "memory_bytes", "allow_fork", "file_bytes"}, "profile")
+        raw = _object(
+            text, {"role", "read", "scratch", "memory_bytes", "allow_fork", "file_bytes", "data_bytes"}, "profile"
+        )
         scratch = raw["scratch"]
         if scratch is not None and not isinstance(scratch, str):
             raise ValueError("profile: scratch must be a path or null")
@@ -83,6 +90,7 @@ class Profile:
             memory_bytes=_integer(raw["memory_bytes"], "memory_bytes"),
             allow_fork=_boolean(raw["allow_fork"], "allow_fork"),
             file_bytes=_integer(raw["file_bytes"], "file_bytes"),
+            data_bytes=_integer(raw["data_bytes"], "data_bytes"),
         )
 
 

@@ -202,10 +202,14 @@ class VaultClient:
         self._lineage.derive(new, (left, right))
         self._send(Zip(new, left, right))
 
-    def spoil(self, new: str, reason: str) -> None:
-        """`new` is poison from the start, for this reason, which only the person sees."""
+    def spoil(self, new: str, reason: str, origin: str = "", *, text: bool = False) -> None:
+        """`new` is poison from the start, for this reason, which only the person sees. origin, text: as of `fill`, when
+        it stands for a value that was to come from there."""
         self._post(new, 0)
-        self._lineage.derive(new, ())
+        if origin:
+            self._lineage.begin(new, origin, text=text)
+        else:
+            self._lineage.derive(new, ())
         self._send(Spoil(new, reason))
 
     def origins(self, handle: str) -> frozenset[str] | None:

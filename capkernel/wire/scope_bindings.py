@@ -1,12 +1,16 @@
 """The names one scope binds, without the scopes inside it."""
 
+# ruff: noqa: N802  (`visit_Name` is how visitors spell it)
+
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
 
+from capkernel.wire.syntax import Visitor, walk
 
-class ScopeBindings(ast.NodeVisitor):
+
+class ScopeBindings(Visitor):
     """Names bound by assignments, definitions, imports, handlers and patterns; names deleted; names declared global."""
 
     def __init__(self, body: Iterable[ast.AST] = ()) -> None:
@@ -32,7 +36,7 @@ class ScopeBindings(ast.NodeVisitor):
 
     def _comprehension(self, node: ast.expr) -> None:
         # Its targets are its own; what `:=` binds inside it is not.
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.NamedExpr):
                 self.bound.add(inner.target.id)
 

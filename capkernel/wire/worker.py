@@ -54,10 +54,14 @@ class Complete(msgspec.Struct, tag="complete", frozen=True):
 
 
 class Inspect(msgspec.Struct, tag="inspect", frozen=True):
+    """What is it that stands at `cursor`? With `about`, the full name of a library's definition, only its docstring is
+    wanted."""
+
     request: int
     code: str
     cursor: int
     detail: int = 0
+    about: str = ""
 
 
 class Evaluate(msgspec.Struct, tag="evaluate", frozen=True):
@@ -146,13 +150,15 @@ class CloseScope(msgspec.Struct, tag="close_scope", frozen=True):
 
 
 class Invoke(msgspec.Struct, tag="invoke", frozen=True):
-    """A method call on a capability. Content to write is the frame's blob; `secret` is a Classified handle."""
+    """A method call on a capability. Content to write is the frame's blob; `secret` is a Classified handle; `offset` is
+    the first byte that is asked for of an open file."""
 
     handle: str
     method: str
     path: str = ""
     secret: str = ""
     paths: tuple[str, ...] = ()
+    offset: int = 0
 
 
 class Call(msgspec.Struct, tag="call", frozen=True):

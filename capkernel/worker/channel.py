@@ -99,7 +99,7 @@ class Channel:
                 reader.feed(data)
                 for message, blob in reader.frames():
                     self._take(message, blob, on_request)
-        except (OSError, RemoteProtocolError):
+        except (OSError, RemoteProtocolError, MemoryError):
             pass
         os._exit(0)  # no kernel, no purpose; and nothing here is worth an orderly end
 

@@ -8,8 +8,9 @@ as IPython asks them; so a frame completes its columns.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from types import FunctionType, MappingProxyType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import IPython.core.completer
@@ -96,6 +97,34 @@ def describe(path: str, namespace: Mapping[str, Any]) -> tuple[bool, str | None]
     if not met and not is_of_session(value):
         return False, None
     return True, _text(path, value)
+
+
+def documentation(fullname: str) -> str:
+    """The docstring of a definition in a module that is loaded; "" when it has none. Nothing is imported."""
+    parts = fullname.split(".")
+    for length in range(len(parts), 0, -1):
+        module = sys.modules.get(".".join(parts[:length]))
+        if type(module) is ModuleType and module.__name__ != "__main__":
+            return _documented(module, parts[length:])
+    return ""
+
+
+def _documented(value: Any, names: list[str]) -> str:
+    for name in names:
+        try:
+            value = inspect.getattr_static(value, name)
+        except AttributeError:
+            return ""
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    if isinstance(value, property):
+        value = value.fget
+    if is_of_session(value):
+        return ""
+    text = inspect.getattr_static(value, "__doc__", None)
+    if type(text) is not str:
+        text = getattr(value, "__doc__", None)  # of a builtin it is computed
+    return inspect.cleandoc(text) if type(text) is str else ""
 
 
 def _own(value: object) -> Mapping[str, Any]:

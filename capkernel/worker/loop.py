@@ -28,6 +28,7 @@ from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.local_names import BEFORE_NAME, plain_name
 from capkernel.wire.local_renaming import rename
 from capkernel.wire.worker import Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
+from capkernel.worker import looking
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
@@ -105,11 +106,16 @@ class Worker:
             case Complete():
                 return Finished(request.request, json_clean(self._kernel.do_complete(request.code, request.cursor)))
             case Inspect():
-                found = self._kernel.do_inspect(request.code, request.cursor, request.detail)
+                if request.about:
+                    text = looking.documentation(request.about)
+                    found = {"status": "ok", "found": bool(text), "data": {"text/plain": text}}
+                else:
+                    found = self._kernel.do_inspect(request.code, request.cursor, request.detail)
                 return Finished(request.request, json_clean(found))
 
     async def _execute(self, cell: Execute) -> Finished:
         kernel, shell = self._kernel, self._kernel.shell
+        shell.reserve.hold()
         kernel.set_parent([], _parent(cell.request), "shell")
         if cell.cell < FIRST_UNNUMBERED:
             shell.execution_count = cell.cell

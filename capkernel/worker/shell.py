@@ -35,6 +35,7 @@ from capkernel.worker import looking
 from capkernel.worker.channel import Channel
 from capkernel.worker.interrupts import Interrupts, in_cell
 from capkernel.worker.names import NameLog
+from capkernel.worker.reserve import Reserve
 from capkernel.worker.session import SocketSession, request_of
 from capkernel.worker.timing import Stopwatch, with_timing
 
@@ -71,6 +72,13 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
         compiler = cast(CellCompiler, self.compile)
         compiler.cell = cell.cell
         compiler.forget_futures()
+
+    reserve = Reserve()
+
+    def showtraceback(self, exc_tuple: Any = None, *arguments: Any, **options: Any) -> None:
+        if issubclass((sys.exc_info() if exc_tuple is None else exc_tuple)[0] or Exception, MemoryError):
+            self.reserve.release()
+        super().showtraceback(exc_tuple, *arguments, **options)
 
     def transform_cell(self, raw_cell: str) -> str:
         cell: Execute | None = getattr(self, "_cell", None)
@@ -136,6 +144,13 @@ class WorkerKernel(IPythonKernel):
         sys.stdout.flush()
         sys.stderr.flush()
         return self.channel.ask(request_of(parent), str(prompt), password=password)
+
+    def getpass(self, prompt: str = "", stream: Any = None, **_: Any) -> str:  # noqa: ARG002
+        """What a library asks in `getpass.getpass`; a cell's own call is refused before it runs."""
+        raise PermissionError(
+            "a password that is typed here would be plain text in this session; keep it in a file that the policy "
+            "calls classified, such as `.env`, and read it with `read_classified`"
+        )
 
     def do_inspect(self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()) -> Any:
         name = token_at_cursor(code, cursor_pos)

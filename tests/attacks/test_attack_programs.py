@@ -310,7 +310,7 @@ def _open(program: Program) -> Any:
     return pytest.param(program, marks=marks, id=program.name)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", [_open(program) for program in PROGRAMS])
 def test_with_everything_on_it_is_refused_for_its_reason(
     program: Program, sessions: Callable[[str], tuple[Session, Session]]
@@ -321,7 +321,7 @@ def test_with_everything_on_it_is_refused_for_its_reason(
         assert refused is None or ("started" not in refused.stdout and not refused.ok), "a refused cell ran"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_with_everything_on_nothing_leaks(program: Program, sessions: Callable[[str], tuple[Session, Session]]) -> None:
     for session in sessions("full"):
@@ -329,7 +329,7 @@ def test_with_everything_on_nothing_leaks(program: Program, sessions: Callable[[
         assert attack.gained <= _granted(program), attack.text
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_with_the_checker_off_nothing_leaks(
     program: Program, sessions: Callable[[str], tuple[Session, Session]]
@@ -340,7 +340,7 @@ def test_with_the_checker_off_nothing_leaks(
         assert attack.gained <= _granted(program, {program.gains} if program.off else set()), attack.text
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", BARE, ids=lambda program: program.name)
 def test_with_the_sandbox_off_as_well_the_objects_hold_no_secret(
     program: Program, sessions: Callable[[str], tuple[Session, Session]]
@@ -350,7 +350,7 @@ def test_with_the_sandbox_off_as_well_the_objects_hold_no_secret(
         assert attack.gained <= _granted(program, {program.gains} if program.off else set()), attack.text
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("mode", "program"),
     [
@@ -366,7 +366,7 @@ def test_two_secrets_cannot_be_told_apart(
     assert first.attacks[program.name].trace == second.attacks[program.name].trace
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", STARTS)
 def test_nothing_is_left_in_the_session(mode: str, sessions: Callable[[str], tuple[Session, Session]]) -> None:
     first, second = sessions(mode)

@@ -7,6 +7,7 @@ Rule 2: a cell that is refused changes nothing: it is not committed, and the nex
 Rule 3: what rejects something also accepts its twin: the nearest code that is fine, in the same session after the
 refusal, or in another of the same file.
 
+`# raises` on a line says that the cell fails there when it runs: then it is kept as one that came half-way.
 A `diagnostic` fence after a cell holds the whole rendered refusal; `--update-golden` rewrites those. A `toml` fence may
 set `profile`, and `python = "3.12"` (that Python and newer ones) or `before = "3.12"` (older ones): elsewhere the
 session is skipped, and the run ends with how many were. Lines that a magic would transform are written as the

@@ -24,6 +24,10 @@ CHOSEN = (
     ("unseen.md", ("After a return", "Where the type checker does not look")),
     ("injections.md", ("Look whether a key begins in a certain way", "Its length", "Carry it out by printing")),
     ("conditional_imports.md", ("Imported in a branch",)),
+    (
+        "half_way.md",
+        ("A helper of which nobody knows which one it is", "A helper that stands once", "A number, or text"),
+    ),
     ("dangerous_looking.md", ("Code as text", "A function called `system`", "A secret in a list")),
 )
 _NEEDS_FILES = "request_file_system"
@@ -51,7 +55,9 @@ def test_a_kernel_says_what_the_collector_sees(tmp_path: Path) -> None:
             run.cell(cell)
             errors = [one for one in run.last if one.severity == "error"]
             ran = kernel.run(cell.text)
-            assert ran.ok == (not errors), (cell.text, ran.reply)
+            raises = golden.raised_in(cell) is not None
+            assert ran.ok == (not errors and not raises), (cell.text, ran.reply)
+            assert not raises or not ran.codes, (cell.text, ran.reply)
             if errors:
                 refused += 1
                 assert ran.codes == [one.code for one in errors]

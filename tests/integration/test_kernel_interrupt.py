@@ -73,13 +73,25 @@ def test_a_late_answer_does_not_reach_the_next_question(kernel: UncheckedKernel)
     assert _printed(kernel, request) == "got new\n"
 
 
-def test_input_and_getpass(kernel: UncheckedKernel) -> None:
-    request = kernel.client.execute("v = input('p> '); import getpass; w = getpass.getpass('q> '); print(v, w)")
+def test_nobody_is_asked_for_a_password(kernel: UncheckedKernel) -> None:
+    ran = kernel.run("import getpass\ngetpass.getpass('q> ')", allow_stdin=True)
+    assert ran.reply["ename"] == "PermissionError"
+    assert "read_classified" in ran.reply["evalue"]
+    # The same question, asked past the library: the kernel does not pass it on.
+    kernel.run("k = get_ipython().kernel")
+    ran = kernel.run("k._input_request('q> ', None, k.get_parent('shell'), password=True)", allow_stdin=True)
+    assert ran.reply["ename"] == "EOFError"
+    with pytest.raises(Empty):
+        kernel.client.get_stdin_msg(timeout=0)
+
+
+def test_input(kernel: UncheckedKernel) -> None:
+    request = kernel.client.execute("v = input('p> '); w = input('q> '); print(v, w)")
     asked = kernel.client.get_stdin_msg(timeout=10)
     assert asked["content"] == {"prompt": "the cell asks: p> ", "password": False}
     kernel.client.input("abc")
     asked = kernel.client.get_stdin_msg(timeout=10)
-    assert asked["content"] == {"prompt": "the cell asks: q> ", "password": True}
+    assert asked["content"] == {"prompt": "the cell asks: q> ", "password": False}
     kernel.client.input("def")
     assert kernel.client.get_shell_msg(timeout=10)["content"]["status"] == "ok"
     assert _printed(kernel, request) == "abc def\n"

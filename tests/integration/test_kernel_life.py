@@ -187,8 +187,10 @@ def test_a_cell_that_takes_too_long_is_interrupted(tmp_path: Path) -> None:
 def test_a_cell_that_will_not_stop_is_ended(tmp_path: Path) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(100)\n    except KeyboardInterrupt: pass"
     with unchecked_kernel(tmp_path, "--cell-seconds", "1") as kernel:
+        assert kernel.run("kept, other = 1, 2").ok
         ran = kernel.run(stubborn)
         assert ran.reply["ename"] == "WorkerDied"
+        assert "these names are lost: kept, other" in ran.reply["evalue"]
         assert "did not stop when interrupted" in ran.reply["evalue"]
         assert kernel.run("1 + 1").text == "2"
 

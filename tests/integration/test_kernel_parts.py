@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from live_kernel import LiveKernel, live_kernel
@@ -43,6 +44,52 @@ def test_help_is_looked_up_not_run(kernel: LiveKernel) -> None:
     assert ran.stdout == ""
     assert "Property" in ran.everything
     assert kernel.run("zip?\n1").codes == ["unsafe-magic"]
+
+
+def answer(kernel: LiveKernel, request: str) -> dict[str, Any]:
+    """The content of the reply to a request on the shell channel."""
+    while True:
+        message = kernel.client.get_shell_msg(timeout=60)
+        if message["parent_header"].get("msg_id") == request:
+            content: dict[str, Any] = message["content"]
+            return content
+
+
+def test_completion_by_type_then_columns_and_keys(kernel: LiveKernel) -> None:
+    def offered(code: str) -> list[str]:
+        """Each as the whole text would be with it."""
+        content = answer(kernel, kernel.client.complete(code, len(code)))
+        return [code[: content["cursor_start"]] + match + code[content["cursor_end"] :] for match in content["matches"]]
+
+    assert kernel.run("import pandas as pd\ndf = pd.DataFrame({'price': [1]})\nbox = {'colour': 1}").ok
+    assert offered("df.groupb") == ["df.groupby"]
+    assert "df.price" in offered("df.pri")  # a column: only the frame knows it
+    assert any("price" in text for text in offered("df['pri"))
+    assert any("colour" in text for text in offered("box['col"))
+    assert offered("later = 'a'\nlater.splitl") == ["later = 'a'\nlater.splitlines"]  # it has not run
+    assert offered("box.__cla") == []  # a cell could not say it
+    assert offered("%lsm") == ["%lsmagic"]
+    assert offered("%writef") == []  # refused
+
+
+def test_help_says_whether_a_capability_is_live(kernel: LiveKernel) -> None:
+    def said(code: str, cursor: int) -> str:
+        content = answer(kernel, kernel.client.inspect(code, cursor))
+        return str(content["data"].get("text/plain", ""))
+
+    code = "with request_file_system('data') as fs:\n    f = fs.access('a.txt')"
+    assert kernel.run("1").ok  # the session is ready
+    assert "live: granted by the block that begins on line 1" in said(code, code.index("fs:"))
+    assert kernel.run(code).ok
+    page = kernel.run("fs?").reply["payload"][0]["data"]["text/plain"]
+    assert "Capability: dead: the block of cell 2 that granted it has ended" in page
+    assert kernel.run("key = classify('xyzzy')").ok
+    page = kernel.run("key?").reply["payload"][0]["data"]["text/plain"]
+    assert page.startswith("Type: Classified[str]\nLabel: classified")
+    assert "xyzzy" not in page
+    page = said("'a'.splitlines", 8)
+    assert "splitlines(keepends: bool = ...) -> list[str]" in page
+    assert "Return a list of the lines" in page  # its docstring
 
 
 def test_names_reach_the_checker(kernel: LiveKernel) -> None:

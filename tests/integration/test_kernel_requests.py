@@ -25,6 +25,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "kernel_info_request": {},
     "connect_request": {},
     "interrupt_request": {},
+    "capkernel_check_request": {"code": "1 + 1"},
+    "capkernel_state_request": {},
 }
 REFUSED = [
     "debug_request", "usage_request", "create_subshell_request", "delete_subshell_request", "list_subshell_request",
@@ -39,6 +41,8 @@ FIELDS = {
     "complete_request": ["code", "cursor_pos"],
     "inspect_request": ["code", "cursor_pos", "detail_level", "omit_sections"],
     "is_complete_request": ["code"],
+    "capkernel_check_request": ["code"],
+    "capkernel_state_request": ["zz"],
     "history_request": [
         "hist_access_type",
         "output",

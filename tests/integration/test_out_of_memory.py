@@ -25,6 +25,21 @@ def kernel(project: Path) -> Iterator[UncheckedKernel]:
         yield kernel
 
 
+@pytest.mark.parametrize(
+    "greedy", ["big = bytearray(10**9)", "held = []\nwhile True:\n    held.append(bytearray(2 * 10**7))"]
+)
+def test_the_policy_says_how_much_cells_may_take(project: Path, greedy: str) -> None:
+    policy = project / "capkernel.toml"
+    policy.write_text("[limits]\ncell_memory_mb = 400\n")
+    with impatient_kernel(project, policy) as kernel:
+        assert kernel.run("kept = bytearray(10**8)").ok
+        ran = kernel.run(greedy)
+        assert ran.reply["ename"] == "MemoryError"
+        assert "400 MiB; limits.cell_memory_mb in the policy" in ran.everything
+        assert kernel.run("held = None\nlen(kept)").text == "100000000"
+        assert kernel.run("more = bytearray(10**8)").ok  # what the cell had is free again
+
+
 def leave_room(kernel: UncheckedKernel, module: str, megabytes: int) -> psutil.Process:
     process = kernel.process(module)
     limit = process.memory_info().vms + megabytes * MEGABYTE

@@ -42,6 +42,8 @@ def test_results_say_how_a_cell_went(tmp_path: Path) -> None:
         (found,) = refused.diagnostics
         assert isinstance(found, Diagnostic)
         assert (found.code, found.span.line, found.severity) == ("ambient-authority", 2, "error")
+        assert refused.text.startswith("error[ambient-authority]: ")
+        assert refused.text.count(found.message) == 1  # the bundle says it; the error that follows would again
         assert (await session.execute("before")).status != "ok"  # nothing of it ran
 
         allowed = await session.execute("with request_file_system() as fs:\n    print(fs.access('a.txt').read())")
@@ -133,6 +135,81 @@ def test_a_dead_kernel_and_a_bad_start_are_said(tmp_path: Path) -> None:
 
     with pytest.raises(SessionError, match="async with"):
         asyncio.run(unopened())
+
+
+def test_a_cell_is_checked_without_running_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+    (tmp_path / "helper.py").write_text("def double(x: int) -> int:\n    return 2 * x\n")
+    (tmp_path / "bad.py").write_text("import os\nos.system('ls')\n")
+
+    async def body(session: Session) -> None:
+        code = "with request_file_system() as fs:\n    text = fs.access('a.txt').read()\nlen(text)"
+        before = await session.state()
+        verdict = await session.check(code)
+        assert (verdict.verdict, verdict.diagnostics) == ("accepted", ())
+        assert verdict.authority == "may: read a.txt · nothing else"
+        assert (verdict.names["text"], verdict.result) == ("str", "int")
+        assert await session.state() == before  # nothing ran, nothing is known of it
+        assert (await session.execute("text")).status == "refused"
+
+        refused = await session.check("later = 1\nopen('a.txt')")
+        assert [found.code for found in refused.diagnostics] == ["ambient-authority"]
+        assert (refused.verdict, refused.authority) == ("refused", "")
+        assert "open('a.txt')" in refused.text
+        missing = await session.check("later")
+        assert [found.code for found in missing.diagnostics] == ["unbound-name"]
+        assert "repair" not in missing.text  # the cell that would have bound it was only a question
+        assert (await session.check("x = = 1")).verdict == "refused"
+        assert (await session.check("len?")).verdict == "accepted"
+
+        waits = await session.check("from helper import double\ndouble(2)")
+        assert (waits.verdict, "helper.py" in waits.reason) == ("unknown", True)
+        assert (await session.check("import bad")).verdict == "refused"
+        assert (await session.execute("from helper import double\ndouble(2)")).text == "4\n"
+        assert (await session.check("double(3)")).result == "int"
+        assert (await session.execute("1 + 1")).text == "2\n"
+
+    in_session(tmp_path, body)
+
+
+def test_the_state_says_names_types_labels_and_what_is_live(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+
+    async def body(session: Session) -> None:
+        assert (await session.execute("n = 5\nkey = classify('xyzzy')\nimport time")).status == "ok"
+        first = await session.state()
+        names = {name.name: name for name in first.names}
+        assert (names["n"].type, names["n"].label, names["n"].cell) == ("int", "plain", 1)
+        assert (names["key"].type, names["key"].label) == ("Classified[str]", "classified")
+        assert (first.profile, first.execution_count, first.running, first.live.may) == ("standard", 1, None, ())
+        assert first.sandbox
+        assert "xyzzy" not in repr(first)
+        assert "5" not in repr(names["n"])
+
+        began = asyncio.Event()
+        code = (
+            "with request_file_system() as fs:\n    text = fs.access('a.txt').read()\n    print(1)\n    time.sleep(600)"
+        )
+        running = asyncio.create_task(
+            session.execute(code, watch=lambda output: began.set() if output.get("name") == "stdout" else None)
+        )
+        waiting = asyncio.create_task(began.wait())
+        await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+        assert not running.done(), running.result()
+        meanwhile = await session.state()  # while the cell runs
+        assert meanwhile.running == 2
+        assert meanwhile.live.handles >= 1
+        assert "a.txt" in meanwhile.live.authority
+        await session.interrupt()
+        assert (await running).error.startswith("KeyboardInterrupt")
+        after = await session.state()
+        assert (after.live.cell, after.live.handles, after.running) == (None, 0, None)
+        assert after.epoch > first.epoch
+        (fs,) = [name for name in after.names if name.name == "fs"]
+        assert fs.standing.startswith("dead")
+        assert (await session.state()).epoch == after.epoch
+
+    in_session(tmp_path, body)
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:

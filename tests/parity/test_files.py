@@ -75,6 +75,10 @@ SEES = {  # number → body of the block, what it prints
         "t/b.py: needle = 1\n",
     ),
     68: ("print([m.file for m in fs.grep_recursive('t', 'needle')])", "['t/a.txt', 't/b.py', 't/sub/c.txt']\n"),
+    99: (
+        "print([e.name for e in fs.access('links').children])",
+        "['in.txt', 'near.txt']\n",
+    ),
     100: (
         "print([e.name for e in fs.access('links').walk() if e.name.startswith(('out', 'hang', 'loop'))])",
         "[]\n",

@@ -6,7 +6,7 @@ source: the public cases (`a001`) and holes of other systems (`H6`) it is a vari
 gains: what shows that it worked where nothing protects: `secret` (the value, in any spelling), `differs` (two secrets
     give two outputs), `marker` (a file of the project, outside its block), `outside`, `sibling` (files outside the
     project), `environment` (a variable of the kernel), `knock` (a connection arrives), `written` (a file appears),
-    `audit` (the kernel's log)
+    `audit` (the kernel's log), `damaged` (a file that no cell may change is not what it was)
 by: the way it would come out
 full: the code of the refusal with everything on (several: `a + b`), or `runs, REASON` when every cell is accepted and
     learns nothing
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "attacks" / "programs"
-GAINS = {"secret", "differs", "marker", "outside", "sibling", "environment", "knock", "written", "audit"}
+GAINS = {"secret", "differs", "marker", "outside", "sibling", "environment", "knock", "written", "audit", "damaged"}
 _KEYS = {"source", "gains", "by", "full", "needs", "off", "open", "fresh"}
 
 

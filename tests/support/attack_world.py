@@ -27,6 +27,8 @@ class World:
         }
     )
 
+    untouched: dict[str, bytes | None] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         for folder in ("data", "data-private", "secrets/deep/er"):
             (self.project / folder).mkdir(parents=True)
@@ -45,6 +47,11 @@ class World:
         os.symlink("../secrets/canary.txt", self.project / "data" / "soft.txt")
         os.symlink("secrets", self.project / "soft-dir")
         os.symlink("../outside", self.project / "link-out")
+        os.symlink("../../outside/made.txt", self.project / "data" / "dangling.txt")
+        os.symlink("/proc/self/environ", self.project / "data" / "environ.txt")
+        (self.project / ".git" / "hooks").mkdir(parents=True)
+        (self.project / ".git" / "config").write_text("[core]\n")
+        self.untouched = self._guarded()
 
     @property
     def project(self) -> Path:
@@ -53,6 +60,14 @@ class World:
     @property
     def outside(self) -> Path:
         return self.base / "outside" / "marker.txt"
+
+    def _guarded(self) -> dict[str, bytes | None]:
+        """Files that no cell may change by a plain verb, None for those that are not there."""
+        project, audit = self.project, self.base / "state" / "capkernel" / "audit" / "0.jsonl"
+        files = [project / "secrets" / "canary.txt", project / "secrets" / "deep" / "er" / "copy.txt", self.outside,
+                 project / ".git" / "config", project / ".git" / "hooks" / "pre-commit",
+                 self.outside.with_name("made.txt"), project / "data-private" / "x.txt", audit]  # fmt: skip
+        return {str(path): path.read_bytes() if path.is_file() else None for path in files}
 
     @property
     def names(self) -> dict[str, int | str]:
@@ -95,4 +110,6 @@ class World:
             found.add("knock")
         if re.search(r"^(data/)?leak", behind, re.M):
             found.add("written")
+        if self._guarded() != self.untouched:
+            found.add("damaged")
         return found

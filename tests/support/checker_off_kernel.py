@@ -55,6 +55,9 @@ class AcceptsEverything:
     async def discard(self, cell: int) -> None:
         pass
 
+    async def look(self, question: object) -> None:
+        return None
+
     async def close(self) -> None:
         pass
 

@@ -15,6 +15,7 @@ from mypy import build as _first  # noqa: F401  (must be the first mypy module: 
 
 from capkernel.checker.cache import build_cache
 from capkernel.checker.captures import CaptureSession
+from capkernel.checker.captures.scopes import scopes_of
 from capkernel.checker.engine import Engine
 from capkernel.checker.profiles import PROFILES
 from capkernel.checker.protocol import Accepted, Rejected
@@ -27,6 +28,7 @@ CELLS = Path(__file__).resolve().parents[1] / "cells"
 
 _FENCE = re.compile(r"^```(\S*)\s*(.*)$")
 _EXPECTED = re.compile(r"#\s*(error|warning):\s*(?:(\d+)\s+)?\[([a-z-]+)\](?:\s+\"([^\"]*)\")?")
+_RAISES = re.compile(r"#\s*raises\b")
 _KNOWN_FENCES = frozenset(("py", "diagnostic", "toml"))
 
 
@@ -138,6 +140,11 @@ def refuses(block: Block) -> bool:
     return any(found.severity == "error" for found in expectations(block))
 
 
+def raised_in(block: Block) -> int | None:
+    """The line at which the cell fails when it runs: `# raises` stands on it."""
+    return next((number for number, line in enumerate(block.lines, 1) if _RAISES.search(line)), None)
+
+
 def all_sections() -> Iterator[tuple[Path, Section]]:
     """Every golden session of tests/cells that is for the running Python."""
     for path in sorted(CELLS.rglob("*.md")):
@@ -176,16 +183,32 @@ class Run:
         self.last = verdict.warnings if isinstance(verdict, Accepted) else verdict.diagnostics
         problem = compare(expectations(block), self.last, isinstance(verdict, Rejected))
         if isinstance(verdict, Accepted):
-            names = scan(ast.parse(text))
-            bound = frozenset(name for name, states in names.end.items() if states & NEW)
-            bound |= verdict.names.keys() - names.end.keys()  # of star imports
-            self.session.commit(
-                self.number, bound, frozenset(name for name, states in names.end.items() if states == GONE)
-            )
+            tree = ast.parse(text)
+            line = raised_in(block)
+            if line is None:
+                names = scan(tree)
+                bound = frozenset(name for name, states in names.end.items() if states & NEW)
+                bound |= verdict.names.keys() - names.end.keys()  # of star imports
+                gone = frozenset(name for name, states in names.end.items() if states == GONE)
+            else:
+                bound, gone = _bound_before(tree, line), frozenset[str]()
+            self.session.commit(self.number, bound, gone, raised=line is not None)
         return problem
 
     def rendered(self) -> str:
         return render_text(self.last, self.sources)
+
+
+def _bound_before(tree: ast.Module, line: int) -> frozenset[str]:
+    """What a cell has bound when it fails at a line, if everything above has run."""
+    return frozenset(
+        name
+        for name, bindings in scopes_of(tree).module.bindings.items()
+        if any(
+            one.how not in ("del", "global", "except") and getattr(one.node, "end_lineno", line) < line
+            for one in bindings
+        )
+    )
 
 
 def compare(expected: list[Expected], found: Iterable[Diagnostic], refused: bool) -> str:

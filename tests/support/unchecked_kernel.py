@@ -53,6 +53,9 @@ class AcceptsWhatParses:
     async def discard(self, cell: int) -> None:
         pass
 
+    async def look(self, question: object) -> None:
+        return None
+
     async def close(self) -> None:
         pass
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 from typing import Any
@@ -91,11 +92,21 @@ class StandIn:
     path = property(lambda self: str(self.at))
     name = property(lambda self: self.at.name)
     exists = property(lambda self: self.at.exists())
+    is_directory = property(lambda self: self.at.is_dir())
     size = property(lambda self: self.at.stat().st_size)
     children = property(lambda self: [StandIn(str(child)) for child in sorted(self.at.iterdir())])
 
     def access(self, path: str) -> StandIn:
         return StandIn(str(self.at), path)
+
+    def subtree(self, path: str) -> StandIn:
+        return StandIn(str(self.at / path))
+
+    def read_only(self) -> StandIn:
+        return self
+
+    def walk(self) -> list[StandIn]:
+        return [StandIn(str(found)) for found in sorted(self.at.rglob("*"))]
 
     def read(self) -> str:
         return self.at.read_text()
@@ -103,11 +114,42 @@ class StandIn:
     def read_bytes(self) -> bytes:
         return self.at.read_bytes()
 
+    def read_lines(self) -> list[str]:
+        return self.at.read_text().splitlines()
+
+    def lines(self) -> Any:
+        with self.at.open() as stream:
+            yield from stream
+
+    def for_each_line(self, op: Any) -> None:
+        for number, line in enumerate(self.lines(), 1):
+            op(line, number)
+
+    def open(self, mode: str = "r") -> Any:
+        return self.at.open(mode)
+
+    def find(self, folder: str, glob: str) -> list[str]:
+        return [str(found.relative_to(self.at)) for found in sorted((self.at / folder).rglob(glob))]
+
+    def grep(self, path: str, pattern: str) -> list[str]:
+        return [line for line in (self.at / path).read_text().splitlines() if re.search(pattern, line)]
+
+    def grep_recursive(self, folder: str, pattern: str, glob: str = "*") -> list[str]:
+        files = [self.at / found for found in self.find(folder, glob) if (self.at / found).is_file()]
+        return [line for file in files for line in file.read_text().splitlines() if re.search(pattern, line)]
+
     def write(self, text: str) -> None:
         self.at.write_text(text)
 
+    def append(self, text: str) -> None:
+        with self.at.open("a") as stream:
+            stream.write(text)
+
     def write_bytes(self, data: bytes) -> None:
         self.at.write_bytes(data)
+
+    def delete(self) -> None:
+        self.at.unlink()
 
     def mkdir(self) -> None:
         self.at.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from mypy.nodes import FuncDef, MypyFile, OverloadedFuncDef, TypeInfo
 from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import Context, Imported, View
+from capkernel.checker.captures.openers import Openers, is_of_texts, path_among
 from capkernel.checker.captures.path_arguments import opened_argument
 from capkernel.checker.captures.paths import possible_path as path_of  # what it may be is judged
 from capkernel.checker.captures.types import API, instances, is_any, is_exception
@@ -34,16 +35,19 @@ REACHED = {
 class AmbientRule:
     """Judges one node at a time; the walk over the cell is `rules`."""
 
-    def __init__(self, context: Context, view: View, report: Report) -> None:
+    def __init__(self, context: Context, view: View, report: Report, openers: Openers) -> None:
         self._context = context
         self._view = view
         self._report = report
+        self._openers = openers
 
     def visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.Attribute):
             self._attribute(node)
+            self._held(node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             self._name(node)
+            self._held(node)
         elif isinstance(node, ast.Call):
             self._call(node)
 
@@ -134,10 +138,22 @@ class AmbientRule:
         key = ambient().member(path)
         if key is None and not path.startswith(("builtins.", "capkernel.")):
             key = ambient().refused_module(path)
-        if key is None:
+        if key is None or self._is_plain_call(node, path):
             return False
         self._report.ambient(node, f"`{path}` {WHAT.get(key, 'reaches outside the session')}", key)
         return True
+
+    def _is_plain_call(self, node: ast.AST, path: str) -> bool:
+        """Whether what is refused as a value is called here, and only with what makes it harmless."""
+        call = self._context.parents.get(node)
+        allowed = ambient().plain_calls.get(path)
+        if allowed is None or not isinstance(call, ast.Call) or call.func is not node:
+            return False
+        return (
+            len(call.args) == 1
+            and not isinstance(call.args[0], ast.Starred)
+            and all(keyword.arg in allowed for keyword in call.keywords)
+        )
 
     def _is_module(self, node: ast.expr, base: str) -> bool:
         resolved = self._context.resolve(node)
@@ -161,12 +177,11 @@ class AmbientRule:
         path = path_of(node.func, self._context, self._view)
         if path == "builtins.open":
             return  # refused by its name
-        if path in table.path_functions:
+        refused = table.member(path) is not None and not self._is_plain_call(node.func, path)
+        if path in table.path_functions and not refused:
             argument = self._path_argument(node, table.path_functions[path])
             if argument is not None:
-                name = path.rpartition(".")[2]
-                key = "write" if name in _WRITERS else "table"
-                self._report.ambient(argument, f"`{name}` opens this path without asking for it", key)
+                self._opened(argument, path)
         elif not path and isinstance(node.func, ast.Attribute) and node.func.attr in table.path_methods:
             owner = self._context.type_of(node.func.value)
             if owner is None or not any(info.fullname.startswith(table.path_owners) for info in instances(owner)):
@@ -181,6 +196,44 @@ class AmbientRule:
             if argument is not None:
                 name = path.rpartition(".")[2] or shown_function(node.func)
                 self._report.ambient(argument, f"`{name}` opens this path without asking for it", "file")
+            elif not path:
+                self._held_is_called(node)
+
+    # ── such a function as a value ───────────────────────────────────────────────────────────────────────────────────
+
+    def _held(self, node: ast.Name | ast.Attribute) -> None:
+        """A function that takes a path, handed over together with one: `map(pandas.read_csv, names)`."""
+        parent = self._context.parents.get(node)
+        if isinstance(parent, ast.Call) and parent.func is node:
+            return
+        path = self._openers.path_of(node, self._context, self._view)
+        if not path:
+            return
+        self._openers.hold(node, path, self._context)
+        if isinstance(parent, ast.keyword):
+            parent = self._context.parents.get(parent)
+        if not isinstance(parent, ast.Call):
+            return
+        argument = path_among([one for one in parent.args if one is not node], self._context)
+        owner = parent.func.value if isinstance(parent.func, ast.Attribute) else None
+        if argument is None and owner is not None and is_of_texts(owner, self._context):
+            argument = node  # `names.apply(pandas.read_csv)`
+        if argument is not None:
+            self._opened(argument, path)
+
+    def _held_is_called(self, node: ast.Call) -> None:
+        """What is called may be such a function: a name, item or choice that holds one, or a helper that calls one."""
+        path = self._openers.called(node.func, self._context, self._view)
+        argument = path_among(node.args[:1], self._context) if path else None
+        if argument is None:
+            argument, path = self._openers.passed_on(node, self._context, self._view)
+        if argument is not None:
+            self._opened(argument, path)
+
+    def _opened(self, argument: ast.expr, path: str) -> None:
+        name = path.rpartition(".")[2]
+        key = "write" if name in _WRITERS else "table"
+        self._report.ambient(argument, f"`{name}` opens this path without asking for it", key)
 
     def _literal_getattr(self, node: ast.Call) -> None:
         if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1):

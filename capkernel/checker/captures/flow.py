@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from capkernel.checker.captures.flow_calls import Calls
 from capkernel.checker.captures.flow_functions import Arguments
 from capkernel.checker.captures.known import Class, Function
-from capkernel.checker.captures.scope_sites import granting_call, has_scope
+from capkernel.checker.captures.scope_sites import entered_in, granting_call, has_scope
 from capkernel.checker.captures.scopes import FunctionNode, parameters_of
 from capkernel.checker.captures.types import shown
 from capkernel.checker.captures.values import (
@@ -146,22 +146,14 @@ class Flow(Calls):
         item = node.items[number]
         granted_by = granting_call(item.context_expr, self.context)
         if granted_by is None:
-            entered = self.value(item.context_expr)
-            result = self.implicit(item.context_expr, [item.context_expr], ("__enter__", "__aenter__"), [])
-            if item.optional_vars is not None:
-                entered_type = self.context.type_of(item.context_expr)
-                self.assign(item.optional_vars, self.heap.within(entered) | result, entered_type)
-            self._with(node, number + 1)
-            self.implicit(item.context_expr, [item.context_expr], ("__exit__", "__aexit__"), [UNKNOWN])
+            self._with_other(node, number)
             return
         call = item.context_expr
         assert isinstance(call, ast.Call)
         for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
             self.value(argument)
         target = item.optional_vars
-        name = target.id if isinstance(target, ast.Name) else "the capability"
-        typ = shown(self.context.type_of(target)) if isinstance(target, ast.expr) else granted_by
-        cap = Cap(self.context.number, call.lineno, call.col_offset, name, _TYPES.get(granted_by, typ), granted_by)
+        cap = self._capability(call, granted_by, target)
         again = cap in self.active
         self.active.append(cap)
         self.frame.opened.append(cap)
@@ -174,8 +166,51 @@ class Flow(Calls):
         if not again:
             self.kill(cap)
 
+    def _capability(self, call: ast.Call, granted_by: str, target: ast.expr | None) -> Cap:
+        name = target.id if isinstance(target, ast.Name) else "the capability"
+        typ = shown(self.context.type_of(target)) if isinstance(target, ast.expr) else granted_by
+        return Cap(self.context.number, call.lineno, call.col_offset, name, _TYPES.get(granted_by, typ), granted_by)
+
+    def _with_other(self, node: ast.With | ast.AsyncWith, number: int) -> None:
+        """An item that grants nothing itself. A stack ends with it what it entered, an executor what it started."""
+        item = node.items[number]
+        entered = self.value(item.context_expr)
+        result = self.implicit(item.context_expr, [item.context_expr], ("__enter__", "__aenter__"), [])
+        if not self._enters_own(item.context_expr):
+            result |= self.heap.items(entered)
+        if item.optional_vars is not None:
+            self.assign(item.optional_vars, result, self.context.type_of(item.context_expr))
+        granted = self._entered_by_stack(node) if number == len(node.items) - 1 else []
+        fresh = [cap for cap in granted if cap not in self.active]
+        opened = self.function_frame().opened
+        self.active.extend(fresh)
+        opened.extend(granted)
+        self.waited.append((frozenset(entered | result), frozenset(self.active)))
+        self._with(node, number + 1)
+        self.waited.pop()
+        self.implicit(item.context_expr, [item.context_expr], ("__exit__", "__aexit__"), [UNKNOWN])
+        if granted:
+            self.finalize(item.context_expr)
+            del opened[len(opened) - len(granted) :]
+        for cap in fresh:
+            self.active.remove(cap)
+            self.kill(cap)
+
+    def _entered_by_stack(self, node: ast.With | ast.AsyncWith) -> list[Cap]:
+        """The capabilities that a stack of this block enters anywhere in it: counted as open from its beginning."""
+        found: list[Cap] = []
+        for call in entered_in(node, self.context):
+            entering = self.context.parents[call]
+            statement = self.context.parents.get(entering)
+            alone = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+            target = statement.targets[0] if alone and isinstance(statement, ast.Assign) else None
+            cap = self._capability(call, granting_call(call, self.context) or "", target)
+            self.entered[entering] = cap
+            found.append(cap)
+        return found
+
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
-        iterated = self.heap.items(self.value(node.iter))
+        iterated = self.heap.elements(self.value(node.iter))
         iterated |= self.implicit(node, [node.iter], ("__iter__", "__next__", "__aiter__", "__anext__"), [])
 
         def once() -> None:

@@ -7,13 +7,16 @@ import ast
 from mypy.nodes import TypeInfo
 from mypy.types import CallableType, Overloaded, Type, get_proper_type
 
-from capkernel.checker.captures.flow_functions import Arguments, Functions, type_object
-from capkernel.checker.captures.known import View
+from capkernel.checker.captures.flow_expr import is_open_file
+from capkernel.checker.captures.flow_functions import Arguments, Functions, is_getter, type_object
+from capkernel.checker.captures.known import Function, View
 from capkernel.checker.captures.paths import path_of
+from capkernel.checker.captures.reach import MUTATING, is_accessor
 from capkernel.checker.captures.scopes import parameters_of
-from capkernel.checker.captures.types import API, instances, is_session_module
+from capkernel.checker.captures.types import API, instances, is_any, is_session_module
 from capkernel.checker.captures.uses import ANY
-from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Value
+from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Token, Value
+from capkernel.checker.captures.waiting import is_run_through, is_waited_for
 from capkernel.checker.tables import ambient, borrows
 
 # Builtins that have run through an iterator when they return, and hold what it gave.
@@ -26,13 +29,27 @@ _PASSING_ON = tuple(
                                 "_collections_abc", "asyncio", "concurrent", "threading", "copy", "logging")
 )  # fmt: skip
 
-_AWAITING = frozenset(("asyncio.gather", "asyncio.wait_for", "asyncio.timeout"))
-_FILES = ("typing.TextIO", "typing.BinaryIO", "typing.IO")
+_AWAITING = frozenset(
+    ("asyncio.gather", "asyncio.wait_for", "asyncio.timeout", "asyncio.create_task", "asyncio.ensure_future")
+)
+# A function behind one of these has its arguments kept, or others run in its place.
+_KEEPING_DECORATORS = frozenset(
+    f"functools.{name}" for name in ("cache", "lru_cache", "singledispatch", "singledispatchmethod")
+)
+_BARE_DECORATORS = ("builtins.", "contextlib.", "functools.", "typing.", "typing_extensions.", "abc.", "dataclasses.")
+_WHOLE = frozenset(("append", "appendleft", "add", "put", "put_nowait"))
+_PASSING = frozenset(("concurrent.futures.as_completed", "asyncio.as_completed"))
+_RUNNING = frozenset(("asyncio.to_thread",))
 _OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
 
 
 class Calls(Functions):
     def call(self, node: ast.Call) -> Value:
+        entered = self.entered.get(node)
+        if entered is not None:
+            for argument in [one for given in node.args if isinstance(given, ast.Call) for one in given.args]:
+                self.value(argument)
+            return frozenset((entered,))
         function = node.func
         path = path_of(function, self.context, self._view())
         if path:
@@ -67,12 +84,53 @@ class Calls(Functions):
             if isinstance(token, Closure):
                 known = True
                 result |= self._enter(token, node, arguments, None)
-        rest = frozenset(token for token in callee if not isinstance(token, Closure))
+            elif isinstance(token, Site):
+                result |= self._call_object(token, node, arguments)
+        rest = frozenset(token for token in callee if not isinstance(token, Closure) and self._partial(token) is None)
+        known = known or rest != callee
+        if isinstance(function, ast.Attribute):
+            self._check_callee(node, rest, arguments)
         if rest or not known:
             result |= self.implicit(node, [function], ("__call__",), [value for _, value in arguments])
             if not (known and not rest):
                 result |= self.unknown_call(node, function, "", rest, arguments)
             return self.cut(self.context.type_of(node), result)
+        return result
+
+    def _call_object(self, token: Site, node: ast.Call, arguments: Arguments) -> Value:
+        """What calling an object does that was made in the cell: a partial, a bound method, one with `__call__`."""
+        applied = self._partial(token)
+        if applied is not None and isinstance(token.node, ast.Call):
+            return self._apply_partial(token.node, applied, node, arguments)
+        if isinstance(token.node, ast.Attribute):
+            holder = self.heap.contents.get(token, NOTHING)
+            given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
+            self.store(holder, given, node, f"`{ast.unparse(token.node.value)}`")
+        info = self.heap.instances.get(token.node)
+        result = NOTHING
+        for method in [] if info is None else self._methods(info, "__call__"):
+            given_here = self._given(method.node, node, arguments, frozenset((token,)))
+            result |= self.inline_method(method, given_here, node)
+        return result
+
+    def _check_callee(self, node: ast.Call, callee: Value, arguments: Arguments) -> None:
+        """Nobody knows what is called, so it may keep what it gets."""
+        given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
+        caps = self.caps(given) & set(self.active)
+        if caps and self._is_unknown_callable(callee):
+            self.escape(node, caps, f"passed to `{_shown(node.func)}`, which could keep it")
+
+    def _partial(self, token: Token) -> Arguments | None:
+        """The arguments of the `functools.partial` that made this object, when it applies functions of the session."""
+        return self.heap.partials.get(token.node) if isinstance(token, Site) else None
+
+    def _apply_partial(self, bound: ast.Call, applied: Arguments, node: ast.Call, arguments: Arguments) -> Value:
+        call = ast.Call(func=node.func, args=[*bound.args[1:], *node.args], keywords=[*bound.keywords, *node.keywords])
+        result = NOTHING
+        for token in applied[0][1]:
+            if isinstance(token, Closure):
+                given = self._given(token.function.node, call, [*applied[1:], *arguments], None)
+                result |= self.inline(token.function, token.frame, given, node)
         return result
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Value:
@@ -91,7 +149,7 @@ class Calls(Functions):
         owners = [] if typ is None else list(instances(typ))
         if owners and all(info.fullname.startswith(API) for info in owners):
             return self._api_method(node, receiver, arguments)
-        if receiver and self.is_plain_member(function.attr, typ, receiver):
+        if receiver and function.attr not in MUTATING and self.is_plain_member(function.attr, typ, receiver):
             return NOTHING
         if receiver and self.is_capability_only(typ, receiver):
             given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
@@ -103,11 +161,71 @@ class Calls(Functions):
         methods = [method for info in owners for method in self._methods(info, function.attr)]
         if not methods and resolved is not None:
             methods = self._methods_named(resolved.fullname)  # `Base.method(self, ...)`
+        if methods and all(is_getter(method) for method in methods):
+            # What the property gives is called, not the property.
+            found = self.implicit(function, [function.value], (function.attr,), [], only_accessors=True)
+            return self._value_call(node, function, found, arguments)
+        result = self._patched(node, function.attr, receiver, arguments)
+        if any(self._is_wrapped(info) for info in owners):
+            self._check_callee(node, UNKNOWN, arguments)
         if methods:
-            return self._run_methods(methods, node, receiver, arguments)
-        return self.cut_result(
+            return result | self._run_methods(methods, node, receiver, arguments)
+        if owners and all(is_session_module(info.module_name) for info in owners):
+            found = self.implicit(function, [function.value], ("__getattr__",), [])
+            if found:
+                return result | self._value_call(node, function, found, arguments)
+        return result | self.cut_result(
             self.context.type_of(node), self._library_method(node, function, typ, receiver, arguments)
         )
+
+    def _patched(self, node: ast.Call, name: str, receiver: Value, arguments: Arguments) -> Value:
+        """What was stored under the name of a method may be what is called."""
+        return self.call_as_method(self.heap.patched.get(name, NOTHING), node, receiver, arguments)
+
+    def call_as_method(self, functions: Value, node: ast.Call, receiver: Value, arguments: Arguments) -> Value:
+        if not functions:
+            return NOTHING
+        base = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        first = ast.Call(func=node.func, args=[base, *node.args], keywords=node.keywords)
+        result = NOTHING
+        for token in functions:
+            if isinstance(token, Closure):
+                with_self = self._given(token.function.node, first, [(base, receiver), *arguments], None)
+                result |= self.inline(token.function, token.frame, with_self, node)
+                result |= self._enter(token, node, arguments, None)
+            elif isinstance(token, Site):
+                result |= self._call_object(token, node, arguments)
+        rest = frozenset(token for token in functions if not isinstance(token, Closure))
+        self._check_callee(node, rest, arguments)
+        if rest:
+            result |= self.unknown_call(node, node.func, "", rest | receiver, arguments)
+        return result
+
+    def _is_wrapped(self, info: TypeInfo) -> bool:
+        """Whether a function of the session decorates the class: then its name may mean another class."""
+        definition = self.classes.get(info.fullname)
+        return definition is not None and any(
+            not path_of(
+                decorator.func if isinstance(decorator, ast.Call) else decorator, definition.context, self._view()
+            )
+            for decorator in definition.node.decorator_list
+        )
+
+    def decorated(self, function: Function) -> Value:
+        known = self._decorated.get(function.node)
+        if known is not None:
+            return known
+        value: Value = frozenset((Closure(function, self.session),))
+        self._decorated[function.node] = value  # while they run, it is the bare function
+        # They ran when it was defined, outside of every block that is open now.
+        outside = self.active, self.frame, self.context
+        self.active, self.frame, self.context = [], self.session, function.context
+        for decorator in reversed(getattr(function.node, "decorator_list", ())):
+            if not is_accessor(decorator):
+                value = self.decorate(decorator, value)
+        self.active, self.frame, self.context = outside
+        self._decorated[function.node] = value
+        return value
 
     # ── libraries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -121,8 +239,10 @@ class Calls(Functions):
     def _library(self, node: ast.Call, path: str, receiver: Value, arguments: Arguments) -> Value:
         if path.startswith(API):
             return self._api_method(node, receiver, arguments)
-        if path in borrows().starts:
-            self._check_start(node, path.rpartition(".")[2], arguments)
+        if path in borrows().starts and self._is_left_running(node, path.rpartition(".")[2], arguments):
+            return self.made(node, NOTHING)  # said once; what follows from it is not said again
+        if path in _PASSING and arguments:
+            return arguments[0][1]
         if path.startswith(("builtins.", "itertools.")):
             self.transparent.add(node)
         if path in _CONSUMING:
@@ -131,6 +251,11 @@ class Calls(Functions):
             return self._type_of(node.args[0])
         if path in _AWAITING:
             return self._awaited(node, arguments)
+        if path in _RUNNING and arguments:
+            return self._ran(node, arguments)
+        if path == "functools.partial" and arguments and all(isinstance(one, Closure) for one in arguments[0][1]):
+            self.heap.partials[node] = arguments
+            return self.made(node, frozenset().union(*(value for _, value in arguments)))
         if path in ("builtins.map", "builtins.filter"):
             return self._mapped(node, arguments, filters=path.endswith("filter"))
         keeps = not borrows().keeps_nothing(path) and not self._is_class(node.func)
@@ -155,6 +280,22 @@ class Calls(Functions):
             self.produces(made, self.heap.items(value))
         return made
 
+    def _ran(self, node: ast.Call, arguments: Arguments) -> Value:
+        """A function that runs elsewhere, with its arguments: what is awaited, or asked for its result, gives what it
+        returns."""
+        made = self.made(node, frozenset().union(*(value for _, value in arguments)))
+        function, functions = arguments[0]
+        rest = node.args[1:]
+        if functions and all(isinstance(token, Closure) for token in functions) and function is node.args[0]:
+            call = ast.Call(func=function, args=rest, keywords=node.keywords)
+            for token in functions:
+                if isinstance(token, Closure):
+                    given = self._given(token.function.node, call, arguments[1:], None)
+                    self.produces(made, self.heap.items(self.inline(token.function, token.frame, given, node)))
+        else:
+            self.produces(made, self.unknown_call(node, node.func, "", NOTHING, arguments, keeps=False))
+        return made
+
     def _mapped(self, node: ast.Call, arguments: Arguments, filters: bool = False) -> Value:
         """`map(f, xs)`: it holds f and xs, and gives what f returns."""
         given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
@@ -176,15 +317,24 @@ class Calls(Functions):
         self, node: ast.Call, function: ast.Attribute, typ: Type | None, receiver: Value, arguments: Arguments
     ) -> Value:
         table = borrows()
-        if function.attr == "map" and resolved_owner(typ).startswith("concurrent.futures"):
+        owner = resolved_owner(typ)
+        if function.attr == "map" and owner.startswith("concurrent.futures"):
+            if not is_run_through(node, self.context) and self._is_left_running(node, "map", arguments, receiver):
+                return self.made(node, NOTHING)
             return self._mapped(node, arguments)
-        if function.attr in table.start_methods:
-            self._check_start(node, function.attr, arguments, receiver)
+        if function.attr in table.start_methods and self._is_left_running(node, function.attr, arguments, receiver):
+            return self.made(node, NOTHING)
+        if function.attr == "submit" and owner.startswith("concurrent.futures") and arguments:
+            return self._ran(node, arguments)
+        if function.attr == "create_task" and owner.startswith("asyncio."):
+            return self._awaited(node, arguments)
+        if function.attr == "result" and owner.startswith(("concurrent.futures", "asyncio.", "_asyncio.")):
+            return self.heap.items(receiver)
         owners = [] if typ is None else list(instances(typ))
         if owners and all(info.fullname.startswith(table.storing) for info in owners):
-            given: Value = (
-                frozenset().union(*(self.heap.within(value) for _, value in arguments)) if arguments else NOTHING
-            )
+            whole = function.attr in _WHOLE  # the object itself is put in, not what is in it
+            parts = [value if whole else self.heap.within(value) for _, value in arguments]
+            given: Value = frozenset().union(*parts) if parts else NOTHING
             self.check_plain_target(node, function.value, given)
             self.store(receiver, given, node, f"`{ast.unparse(function.value)}`")
             self._call_back(node, given, receiver)
@@ -202,8 +352,8 @@ class Calls(Functions):
         caps = (self.caps(given) | self.caps(receiver)) & set(self.active)
         if caps and not self._only_passes_on(function, name):
             # With an open file it can do what that was opened for, which is counted where it was.
-            files = [value for expression, value in arguments if self._is_open_file(expression)]
-            others = [value for expression, value in arguments if not self._is_open_file(expression)]
+            files = [value for expression, value in arguments if self._is_open_file(expression, value)]
+            others = [value for expression, value in arguments if not self._is_open_file(expression, value)]
             used = caps if not files else (self.caps(frozenset().union(*others)) | self.caps(receiver)) & caps
             self.followed.update(((cap.cell, cap.line, cap.column), ANY) for cap in used)
         inside = frozenset().union(
@@ -219,14 +369,18 @@ class Calls(Functions):
             files_only = name in ambient().path_functions or (
                 isinstance(function, ast.Attribute) and function.attr in ambient().path_methods
             )
-            kept = [pair for pair in arguments if not (files_only and self._is_open_file(pair[0]))]
+            kept = [pair for pair in arguments if not (files_only and self._is_open_file(*pair))]
             self._check_put_into_data(node, kept)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
-        if name in borrows().data and len(arguments) == len(
-            [pair for pair in arguments if self._is_open_file(pair[0])]
-        ):
+        if name in borrows().data and len(arguments) == len([pair for pair in arguments if self._is_open_file(*pair)]):
             return NOTHING  # what is read out of a file is data, whatever type it has
+        if name in borrows().frames and all(
+            self._is_open_file(expression, value) or not value for expression, value in arguments
+        ):
+            typ = self.context.type_of(node) if isinstance(node, ast.expr) else None
+            if typ is not None and all(info.fullname == "pandas.core.frame.DataFrame" for info in instances(typ)):
+                return NOTHING
         holds = self.heap.within(given) | self.heap.within(receiver)
         if caps and keeps:
             # Every object that can carry may now hold every other.
@@ -239,10 +393,10 @@ class Calls(Functions):
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
 
-    def _is_open_file(self, expression: ast.expr) -> bool:
+    def _is_open_file(self, expression: ast.expr, value: Value) -> bool:
         typ = self.context.type_of(expression)
-        owners = [] if typ is None else list(instances(typ))
-        return bool(owners) and all(info.fullname in _FILES for info in owners)
+        # In a helper without annotations it is what it was where it was opened.
+        return is_open_file(typ) or (is_any(typ) and bool(value) and value - {UNTRUSTED} in self.files)
 
     def _is_of_arrays(self, function: ast.expr, name: str) -> bool:
         """Whether it is a function of numpy or pandas, whose types say that there is nothing but data in a value."""
@@ -285,7 +439,7 @@ class Calls(Functions):
         places: Arguments = list(arguments)
         if isinstance(function, ast.Attribute):
             places.append((function.value, receiver))
-        elif self._is_unknown_callable(receiver):
+        elif self._is_unknown_callable(receiver) or any(_is_cache(token) for token in receiver):
             places.append((function, receiver))
         for place, value in places:
             if self.types.is_plain(self.context.type_of(place)):
@@ -303,6 +457,12 @@ class Calls(Functions):
 
     def decorate(self, decorator: ast.expr, value: Value) -> Value:
         """What a decorator makes of a function; those of libraries are taken to wrap it."""
+        named = decorator.func if isinstance(decorator, ast.Call) else decorator
+        path = path_of(named, self.context, self._view())
+        if path in _KEEPING_DECORATORS:
+            return self.made(decorator, value) | value
+        if path.startswith(_BARE_DECORATORS):
+            return value
         callee = self.value(decorator)
         result = NOTHING
         for token in callee:
@@ -326,17 +486,18 @@ class Calls(Functions):
         # In a definition that is judged by itself a parameter may be any function; callers bring the real one.
         return OUTER in receiver and not self.lenient
 
-    def _check_start(self, node: ast.Call, name: str, arguments: Arguments, receiver: Value = NOTHING) -> None:
+    def _is_left_running(self, node: ast.Call, name: str, arguments: Arguments, receiver: Value = NOTHING) -> bool:
+        """What runs later or elsewhere must have ended when the block does; refused when it may not."""
         caps: set[Cap] = set()
         for _, value in arguments:
             caps |= self.caps(value) & set(self.active)
-        if receiver and all(isinstance(token, Site) for token in receiver):
-            # An executor made inside the block ends inside it, too.
-            caps = {
-                cap for cap in caps if any(isinstance(token, Site) and cap not in token.within for token in receiver)
-            }
-        if caps:
-            self.escape(node, caps, f"given to `{name}`, which may run after the block")
+        if receiver:
+            # What a block inside waits for ends inside: `with ThreadPoolExecutor() as pool`.
+            caps = {cap for cap in caps if not any(receiver <= them and cap in then for them, then in self.waited)}
+        if not caps or is_waited_for(node, self.context):
+            return False
+        self.escape(node, caps, f"given to `{name}`, which may run after the block")
+        return True
 
     def _call_back(self, node: ast.AST, value: Value, given: Value) -> Value:
         """A library may call every function it gets, with anything it gets. What they return."""
@@ -365,6 +526,15 @@ class Calls(Functions):
         return resolved is not None and (
             isinstance(resolved.symbol, TypeInfo) or type_object(resolved.type) is not None
         )
+
+
+def _is_cache(token: Token) -> bool:
+    """Whether it is a function that `functools.cache` or `lru_cache` made: it keeps every argument it ever had."""
+    if not isinstance(token, Site):
+        return False
+    made_by = token.node.func if isinstance(token.node, ast.Call) else token.node
+    name = made_by.attr if isinstance(made_by, ast.Attribute) else getattr(made_by, "id", "")
+    return f"functools.{name}" in _KEEPING_DECORATORS
 
 
 def resolved_owner(typ: Type | None) -> str:

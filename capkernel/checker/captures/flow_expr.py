@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import cached_property
 
 from mypy.nodes import Decorator, OverloadedFuncDef, TypeInfo
 from mypy.types import Type
 
 from capkernel.checker.captures.flow_machine import Machine
 from capkernel.checker.captures.known import Function
-from capkernel.checker.captures.types import instances, is_session_module, mentions_any
+from capkernel.checker.captures.reach import MUTATING
+from capkernel.checker.captures.types import API, instances, is_session_module, mentions_any
 from capkernel.checker.captures.values import NOTHING, UNKNOWN, UNTRUSTED, Closure, Frame, Site, Value
 
 _BINARY = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor")
@@ -18,6 +20,7 @@ _BINARY_METHODS = tuple(f"__{side}{name}__" for name in _BINARY for side in ("",
 _COMPARE_METHODS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__bool__")
 _UNARY_METHODS = ("__neg__", "__pos__", "__invert__", "__bool__", "__len__")
 _TEXT_METHODS = ("__str__", "__repr__", "__format__")
+_PUTTING = frozenset(("put", "put_nowait", "send", "setdefault", "__setitem__"))
 _ITEM_METHODS = ("__getitem__", "__missing__", "__class_getitem__")
 
 
@@ -27,6 +30,10 @@ class Expressions(Machine):
 
     def inline(self, function: Function, frame: Frame, given: dict[str, Value], node: ast.AST) -> Value:
         raise NotImplementedError
+
+    @cached_property
+    def method_names(self) -> frozenset[str]:
+        return frozenset(method.name for known in self.classes.values() for method in known.methods())
 
     def member_values(self, base: Value, name: str) -> Value:
         raise NotImplementedError
@@ -120,7 +127,7 @@ class Expressions(Machine):
             self.assign(node.target, value, self.context.type_of(node.value))
             return value
         if isinstance(node, ast.Starred):
-            return self.heap.items(self.value(node.value))
+            return self.heap.elements(self.value(node.value))
         if isinstance(node, ast.Await):
             return self.heap.items(self.value(node.value)) | self.implicit(node, [node.value], ("__await__",), [])
         if isinstance(node, ast.Yield):
@@ -165,6 +172,8 @@ class Expressions(Machine):
         self.uses(base, node)
         typ = self.context.type_of(node.value)
         result = NOTHING if _is_property(typ, node.attr) else self.member_values(base, node.attr)
+        if result and node.attr in MUTATING | _PUTTING and not _is_session(typ):
+            return self.made(node, result)  # a method that is not called here: it puts what it gets into `base`
         if base and self.is_plain_member(node.attr, typ, base):
             return NOTHING
         if typ is not None and any(is_session_module(info.module_name) for info in instances(typ)):
@@ -199,14 +208,14 @@ class Expressions(Machine):
         return UNKNOWN
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> Value:
-        first = self.heap.items(self.value(node.generators[0].iter))
+        first = self.heap.elements(self.value(node.generators[0].iter))
         first |= self.implicit(node, [node.generators[0].iter], ("__iter__", "__next__"), [])
         outer = self.frame
         self.frame = Frame(self.context.scopes.of[node], outer)
         self.frames.append(self.frame)
         held = NOTHING
         for number, generator in enumerate(node.generators):
-            iterated = first if number == 0 else self.heap.items(self.value(generator.iter))
+            iterated = first if number == 0 else self.heap.elements(self.value(generator.iter))
             if number:
                 iterated |= self.implicit(node, [generator.iter], ("__iter__", "__next__"), [])
             self.assign(generator.target, iterated, self.context.type_of(generator.iter), parts=True)
@@ -240,6 +249,8 @@ class Expressions(Machine):
     def assign(self, target: ast.expr, value: Value, source: Type | None, parts: bool = False) -> None:
         """Bind or store. `source` is the type of the whole right side; with `parts`, the target gets a part of it."""
         if isinstance(target, ast.Name):
+            if is_open_file(self.context.type_of(target)):
+                self.files.add(value - {UNTRUSTED})
             if self._is_claim(target, value, source, parts):
                 value |= {UNTRUSTED}
             self.set_name(target, value)
@@ -253,6 +264,8 @@ class Expressions(Machine):
             self.check_plain_target(target, target.value, value)
             self.store(base, value - {UNTRUSTED}, target, f"`{ast.unparse(target.value)}`", target.attr)
             self.implicit(target, [target.value], (target.attr, "__setattr__"), [value], only_accessors=True)
+            if value and target.attr in self.method_names:
+                self.heap.patched[target.attr] = self.heap.patched.get(target.attr, NOTHING) | value
         elif isinstance(target, ast.Subscript):
             base, index = self.value(target.value), self.value(target.slice)
             self.check_plain_target(target, target.value, value | index)
@@ -267,6 +280,19 @@ class Expressions(Machine):
         if typ is not None and not self.types.is_plain(typ):
             return False
         return not parts or mentions_any(source)
+
+
+_FILES = ("typing.TextIO", "typing.BinaryIO", "typing.IO")
+
+
+def is_open_file(typ: Type | None) -> bool:
+    owners = [] if typ is None else list(instances(typ))
+    return bool(owners) and all(info.fullname in _FILES for info in owners)
+
+
+def _is_session(typ: Type | None) -> bool:
+    owners = [] if typ is None else list(instances(typ))
+    return any(is_session_module(info.module_name) or info.fullname.startswith(API) for info in owners)
 
 
 def _is_property(typ: Type | None, name: str) -> bool:

@@ -43,6 +43,14 @@ class Functions(Expressions):
         definition = self.classes.get(owner)
         return [] if definition is None else [method for method in definition.methods() if method.name == name]
 
+    def _enters_own(self, manager: ast.expr) -> bool:
+        """Whether `with manager` runs an `__enter__` of the session, so that what it returns is known."""
+        typ = self.context.type_of(manager)
+        owners = [] if typ is None else list(instances(typ))
+        return bool(owners) and all(
+            is_session_module(info.module_name) and self._methods(info, "__enter__") for info in owners
+        )
+
     def _class_of(self, function: ast.expr) -> TypeInfo | None:
         """The session class that a call of `function` makes a value of."""
         resolved = self.context.resolve(function)
@@ -140,7 +148,7 @@ class Functions(Expressions):
         return result
 
     def frames_of(self, function: Function) -> list[Frame]:
-        """Where it was made: each call of a function makes its classes anew, and their methods see that call's names."""
+        """Where it was made: each call of a function makes its classes anew, whose methods see that call's names."""
         return self._defined_in.get(function.node, [self.session])
 
     def inline_method(self, method: Function, given: dict[str, Value], node: ast.AST) -> Value:
@@ -191,7 +199,14 @@ class Functions(Expressions):
         for method in methods:
             of = self.class_values(method.class_name) if is_classmethod(method) else _self_of(method, receiver)
             result |= self.inline_method(method, self._given(method.node, node, arguments, of), node)
+            made = self.decorated(method)
+            if any(not isinstance(token, Closure) or token.function.node is not method.node for token in made):
+                result |= self.call_as_method(made, node, receiver, arguments)
         return result
+
+    def call_as_method(self, functions: Value, node: ast.Call, receiver: Value, arguments: Arguments) -> Value:
+        """Call what stands in place of a method: with the object first, and without it when it was stored in one."""
+        raise NotImplementedError
 
     def class_values(self, name: str) -> Value:
         """The class that a session name stands for, as an object that can be stored into."""
@@ -275,9 +290,7 @@ class Functions(Expressions):
             for method in self._methods(info, name)[:1]:
                 ran = ran or name != "__post_init__"
                 given = arguments if name != "__post_init__" else []
-                self.inline_method(
-                    method, self._given(method.node, node if given else method.node, given, made), node
-                )
+                self.inline_method(method, self._given(method.node, node if given else method.node, given, made), node)
         if not ran:
             names = _fields_in_order(info, self.context.type_of(node.func))
             keywords = {id(keyword.value): keyword.arg or "" for keyword in node.keywords}
@@ -407,6 +420,11 @@ _NOT_BY_LIBRARIES = frozenset(
     __getattr__ __setattr__ __delattr__ __del__ __setitem__ __delitem__ __iadd__ __isub__ __imul__ __ior__ __iand__
     """.split()
 )
+
+
+def is_getter(method: Function) -> bool:
+    names = {_decorator_name(decorator) for decorator in getattr(method.node, "decorator_list", ())}
+    return bool(names & {"property", "cached_property"})
 
 
 def _is_accessor(method: Function) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from mypy.types import AnyType, Type, get_proper_type
 
-from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, View
+from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, Known, View
 from capkernel.checker.captures.scopes import Scope
-from capkernel.checker.captures.types import Types, only_classified, shown
+from capkernel.checker.captures.types import Types, is_library_function, only_classified, shown
 from capkernel.checker.captures.uses import SiteKey, verbs_of
 from capkernel.checker.captures.values import (
     NOTHING,
@@ -76,7 +76,16 @@ class Machine:
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
         self._running: dict[tuple[object, ...], Value] = {}
+        self._decorated: dict[ast.AST, Value] = {}
+        self.files: set[Value] = set()  # what names of open files hold
+        self.entered: dict[ast.AST, Cap] = {}  # calls by which the stack of a block enters a capability
+        # What the blocks around wait for when they end (executors, task groups), with the capabilities that are open.
+        self.waited: list[tuple[Value, frozenset[Cap]]] = []
         self.followed: set[tuple[SiteKey, str]] = set()  # what was done with which capability, for the plan
+
+    def decorated(self, function: Function) -> Value:
+        """What the decorators of a function of the session make of it."""
+        raise NotImplementedError
 
     def spend(self) -> None:
         self._steps += 1
@@ -147,13 +156,24 @@ class Machine:
         if value is not None:
             return value
         entry = self.entries.get(name)
-        if entry is None or isinstance(entry.known, Imported):
+        if entry is None:
             return NOTHING
-        if isinstance(entry.known, Function):
-            if isinstance(entry.known.node, ast.Lambda) and not entry.certain:
+        known = entry.known
+        if isinstance(known, Function) and entry.certain and getattr(known.node, "decorator_list", None):
+            # What stands behind the name is what the decorators made of it. They are run once, and it is kept.
+            value = self.decorated(known)
+            self.session.names[name] = value
+            return value
+        return frozenset[Token]().union(*(self._value_of(known, entry.certain) for known in entry.known_ways))
+
+    def _value_of(self, known: Known, certain: bool) -> Value:
+        if isinstance(known, Imported):
+            return NOTHING
+        if isinstance(known, Function):
+            if isinstance(known.node, ast.Lambda) and not certain:
                 return UNKNOWN
-            return frozenset((Closure(entry.known, self.session),)) | (NOTHING if entry.certain else UNKNOWN)
-        if isinstance(entry.known, Data) and self.types.is_immutable(entry.known.type):
+            return frozenset((Closure(known, self.session),)) | (NOTHING if certain else UNKNOWN)
+        if isinstance(known, Data) and (self.types.is_immutable(known.type) or is_library_function(known.type)):
             return NOTHING
         return UNKNOWN
 

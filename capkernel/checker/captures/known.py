@@ -6,17 +6,21 @@ Names are looked up late, as Python does: a function of an earlier cell means by
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 from mypy.nodes import ClassDef, Decorator, FuncDef, MypyFile, SymbolNode, TypeInfo
+from mypy.typeops import make_simplified_union
 from mypy.types import Type
 
 from capkernel.checker.captures.scopes import Binding, FunctionNode, Scope, Scopes, scopes_of
 from capkernel.checker.tables import ambient
 from capkernel.checker.typed_cell import Resolved, TypedCell
+from capkernel.wire.syntax import children, walk
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SHARED = (ast.operator, ast.cmpop, ast.unaryop, ast.boolop)  # one object stands in many places
 
 
 @dataclass(eq=False)
@@ -78,6 +82,12 @@ class Entry:
     line: int
     certain: bool = True
     mentions: frozenset[str] = frozenset()  # names in the value that was bound: it may hold what they are
+    others: tuple[Known, ...] = ()  # what it may be as well, after a cell that came half-way
+
+    @property
+    def known_ways(self) -> tuple[Known, ...]:
+        """Everything that is known of what it may be."""
+        return (self.known, *self.others)
 
 
 @dataclass(eq=False)
@@ -160,7 +170,7 @@ class Context:
 
 
 def names_in(node: ast.AST) -> frozenset[str]:
-    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    return frozenset(inner.id for inner in walk(node) if isinstance(inner, ast.Name))
 
 
 def context_of(cell: TypedCell) -> Context:
@@ -170,8 +180,8 @@ def context_of(cell: TypedCell) -> Context:
     todo: list[ast.AST] = [cell.module]
     while todo:
         node = todo.pop()
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop, ast.unaryop, ast.boolop)):
+        for child in children(node):
+            if not isinstance(child, _SHARED):
                 parents[child] = node
                 todo.append(child)
     context = Context(cell, scopes, {}, statement, parents)
@@ -200,6 +210,9 @@ class View:
         self._context = context
         self._index = index  # None: at any time after the cell's definitions
         self._found: dict[str, Entry | None] = {}
+        # The library paths of expressions, asked for again and again by the rules (see `paths`).
+        self.certain: dict[ast.expr, str] = {}
+        self.possible: dict[ast.expr, str] = {}
 
     def lookup(self, name: str) -> Entry | None:
         """What the name is; None: nothing in the session, so a builtin or unbound."""
@@ -244,6 +257,39 @@ def final_entries(context: Context) -> dict[str, Entry]:
                 last = next((one for one in placed if one[2].path and ambient().reaches(one[2].path)), last)
             found[name] = context.entry(last[2], placed[-1][1])
     return found
+
+
+def half_way_entries(context: Context, names: Iterable[str]) -> dict[str, Entry]:
+    """What each of `names`, which a cell bound before it failed, may be: whatever the cell binds it to anywhere."""
+    found = {}
+    for name in names:
+        placed = context.top.get(name, [])
+        if len(placed) == 1:
+            # It is bound, so this is how; but from a branch, a loop or a function nobody knows how often.
+            found[name] = context.entry(placed[0][2], placed[0][1])
+        elif placed:
+            # The first one stands for all of them where only one is looked at: the one that is refused most.
+            ways = [context.entry(one[2], False) for one in placed]
+            mentions = frozenset[str]().union(*(way.mentions for way in ways))
+            known = sorted(_joined([way.known for way in ways]), key=_how_open)
+            found[name] = Entry(known[0], context.number, ways[0].line, False, mentions, tuple(known[1:]))
+    return found
+
+
+def _joined(ways: list[Known]) -> list[Known]:
+    """The same with one value in place of all values: it has the type of any of them."""
+    types = [way.type for way in ways if isinstance(way, Data)]
+    others: list[Known] = [way for way in ways if not isinstance(way, Data)]
+    if not types:
+        return others
+    sure = [typ for typ in types if typ is not None]
+    return [Data(make_simplified_union(sure) if len(sure) == len(types) else None), *others]
+
+
+def _how_open(known: Known) -> int:
+    if isinstance(known, Imported):
+        return 0 if ambient().reaches(known.path) else 3
+    return 1 if isinstance(known, Data) else 2
 
 
 def is_module(symbol: SymbolNode | None) -> bool:

@@ -21,7 +21,7 @@ _ITEMS = frozenset(
 
 def opened_argument(node: ast.Call, context: Context) -> ast.expr | None:
     """The argument of a library call that names a file the call would open, as far as the types tell."""
-    if not any(_may_name_a_path(context.type_of(argument)) for argument in _arguments(node)):
+    if not any(may_name_a_path(context.type_of(argument)) for argument in _arguments(node)):
         return None
     function = context.resolve(node.func)
     if function is None or function.type is None or function.fullname.startswith(ambient().path_text):
@@ -81,7 +81,7 @@ def _opens(argument: ast.expr, formals: list[Type], context: Context) -> bool:
     return any(_names_a_path(item) for item in items) and any(_accepts_paths(formal) for formal in formals)
 
 
-def _may_name_a_path(typ: Type | None) -> bool:
+def may_name_a_path(typ: Type | None) -> bool:
     return typ is not None and (_names_a_path(typ) or any(_names_a_path(item) for item in _item_types(typ)))
 
 

@@ -15,6 +15,13 @@ from capkernel.checker.tables import ambient
 
 def path_of(node: ast.expr, context: Context, view: View) -> str:
     """ "numpy.sum" for `np.sum`, "builtins.len" for `len`; "" for what is a value of the session."""
+    known = view.certain.get(node)
+    if known is None:
+        known = view.certain[node] = _path_of(node, context, view)
+    return known
+
+
+def _path_of(node: ast.expr, context: Context, view: View) -> str:
     if isinstance(node, ast.Attribute):
         base = path_of(node.value, context, view)
         if not base or base.startswith(API):
@@ -68,6 +75,13 @@ def possible_path(node: ast.expr, context: Context, view: View) -> str:
 
     For refusing. What is only possible is no reason to allow anything.
     """
+    known = view.possible.get(node)
+    if known is None:
+        known = view.possible[node] = _possible_path(node, context, view)
+    return known
+
+
+def _possible_path(node: ast.expr, context: Context, view: View) -> str:
     if isinstance(node, ast.Attribute):
         base = possible_path(node.value, context, view)
         return "" if not base or base.startswith(API) else _own(f"{base}.{node.attr}", node, context)
@@ -80,8 +94,8 @@ def possible_path(node: ast.expr, context: Context, view: View) -> str:
     else:
         paths = [binding.path for _, _, binding in context.top.get(node.id, ()) if binding.path]
         entry = view.lookup(node.id)
-        if entry is not None and isinstance(entry.known, Imported):
-            paths.append(entry.known.path)
+        if entry is not None:
+            paths += [known.path for known in entry.known_ways if isinstance(known, Imported)]
     return next((path for path in paths if ambient().reaches(path)), paths[0] if paths else "")
 
 

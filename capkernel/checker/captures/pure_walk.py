@@ -113,7 +113,7 @@ class Walk:
         entry = self.purity.view.lookup(node.id)
         if entry is None:
             self._library(node)
-        elif not entry.certain and isinstance(entry.known, (Function, Class)):
+        elif not entry.certain and (entry.others or isinstance(entry.known, (Function, Class))):
             self.refuse(node, f"uses `{node.id}`, which is bound in more than one way", node.id, "", origin_of(entry))
         else:
             self._session(node, entry)

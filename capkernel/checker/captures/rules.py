@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from mypy.nodes import TypeInfo
 
@@ -12,9 +11,10 @@ from capkernel.checker.captures.classified import ClassifiedRule
 from capkernel.checker.captures.frame_text import FrameText
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder
-from capkernel.checker.captures.scope_sites import granting_name
+from capkernel.checker.captures.scope_sites import entering_block, granting_name
 from capkernel.checker.captures.types import API, is_session_module, only_classified, shown
 from capkernel.checker.subset.report import Report, show
 
@@ -25,16 +25,25 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 class Rules:
     """All rules but the flow of capabilities."""
 
-    def __init__(self, context: Context, view: View, report: Report, plan: PlanBuilder, maps: MapCalls) -> None:
+    def __init__(
+        self,
+        context: Context,
+        view: View,
+        report: Report,
+        plan: PlanBuilder,
+        maps: MapCalls,
+        openers: Openers,
+    ) -> None:
         self._context = context
         self._report = report
         self._plan = plan
         self._maps = maps
         self._view = view
-        self._ambient = AmbientRule(context, view, report)
+        self._ambient = AmbientRule(context, view, report, openers)
         self._classified = ClassifiedRule(context, view, report)
         self._frames = FrameText(context, view, report)
         self.opens_block = False
+        self.stored: set[str] = set()  # names of attributes that the cell binds
 
     def walk(self) -> None:
         todo: list[ast.AST] = [self._context.cell.module]
@@ -44,12 +53,14 @@ class Rules:
                 if not self._is_typed(node):
                     continue
                 self._ambient.visit(node)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    self.stored.add(node.attr)
                 if isinstance(node, ast.Call):
                     self._call(node)
                 else:
                     self._reference(node)
             self._classified.visit(node)
-            todo.extend(reversed(list(_parts(node))))
+            todo.extend(_parts(node)[::-1])
 
     def _is_typed(self, node: ast.Name | ast.Attribute | ast.Call) -> bool:
         if not isinstance(node, ast.Call) and not isinstance(node.ctx, ast.Load):
@@ -122,6 +133,20 @@ class Rules:
         ):
             self.opens_block = True
             return
+        if isinstance(call, ast.Call) and call.func is node and entering_block(call, self._context) is not None:
+            self.opens_block = True
+            return
+        member = item.func if isinstance(item, ast.Call) else None
+        if isinstance(member, ast.Attribute) and member.attr == "enter_context":
+            self._report.add(
+                "scope-outside-with",
+                node,
+                f"`{name}` is entered by a stack that is not the one of a `with` around it",
+                label="nobody can say when it would be taken back",
+                help="open the stack in a `with`, and do nothing with it in there but enter and add callbacks",
+                fix=show(f"with ExitStack() as stack:\n    {_USUAL[name]} = stack.enter_context({name}(...))\n    ..."),
+            )
+            return
         self._report.add(
             "scope-outside-with",
             node,
@@ -153,20 +178,26 @@ _TYPE_SYNTAX = (
 _USUAL = {"request_file_system": "fs", "request_exec_permission": "run", "request_network": "net"}
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
+_UNTYPED = frozenset(("MatchValue", "TypeAlias", "Constant"))
+_typed_fields: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
     """Parts that mypy types as expressions: not annotations, patterns, bases."""
-    if isinstance(node, ast.MatchValue):
-        return
-    alias = getattr(ast, "TypeAlias", None)
-    if alias is not None and isinstance(node, alias):
-        return
-    for name, value in ast.iter_fields(node):
-        if name in _UNTYPED_FIELDS:
-            continue
+    kind = type(node)
+    fields = _typed_fields.get(kind)
+    if fields is None:
+        untyped = kind.__name__ in _UNTYPED
+        fields = () if untyped else tuple(name for name in kind._fields if name not in _UNTYPED_FIELDS)
+        _typed_fields[kind] = fields
+    found: list[ast.AST] = []
+    for name in fields:
+        value = getattr(node, name, None)
         if isinstance(value, ast.AST):
-            yield value
+            found.append(value)
         elif isinstance(value, list):
-            yield from (item for item in value if isinstance(item, ast.AST))
+            found.extend(item for item in value if isinstance(item, ast.AST))
+    return found
 
 
 __all__ = ["API", "Class", "Entry", "Function", "Imported", "Rules", "TypeInfo", "is_session_module"]

@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
+
+from capkernel.wire.syntax import children
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ComprehensionNode = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -102,6 +105,7 @@ class Scopes:
         return owner is not None and owner.kind not in ("module", "class")
 
 
+@lru_cache(maxsize=2)  # the safe subset and the capture checker ask for the same cell's
 def scopes_of(module: ast.Module) -> Scopes:
     builder = _Builder(module)
     builder.statements(module.body)
@@ -152,7 +156,7 @@ class _Builder:
         if visitor is not None:
             visitor(node)
             return
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             self.visit(child)
 
     # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,7 +241,7 @@ class _Builder:
             self.visit(node.pattern)
 
     def _match_mapping(self, node: ast.MatchMapping) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             self.visit(child)
         if node.rest:
             self._bind(node.rest, node, "match")
@@ -269,7 +273,7 @@ class _Builder:
         outer = self._enter("type parameters", node)
         for parameter in parameters:
             self.scope.bind(parameter.name, parameter, "type parameter")
-            for child in ast.iter_child_nodes(parameter):
+            for child in children(parameter):
                 self.visit(child)
         return outer
 
@@ -342,7 +346,7 @@ class _Builder:
             elif isinstance(node, ast.Nonlocal):
                 self.scope.nonlocals.update(node.names)
             elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
-                todo.extend(ast.iter_child_nodes(node))
+                todo.extend(children(node))
 
 
 def _arguments(arguments: ast.arguments) -> list[ast.arg]:

@@ -11,8 +11,19 @@ from dataclasses import dataclass, field
 
 from capkernel.checker.captures.flow import Flow
 from capkernel.checker.captures.flow_machine import TooMuchWork
-from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View, context_of, final_entries
+from capkernel.checker.captures.known import (
+    Class,
+    Context,
+    Data,
+    Entry,
+    Function,
+    View,
+    context_of,
+    final_entries,
+    half_way_entries,
+)
 from capkernel.checker.captures.map_calls import MapCalls
+from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.rules import Rules
 from capkernel.checker.captures.scope_sites import has_scope
@@ -41,8 +52,10 @@ class Facts:
     entries: dict[str, Entry]
     classes: dict[str, Class]
     values: dict[str, Value] = field(default_factory=dict)  # of the names whose flow was followed
+    ever: dict[str, Value] = field(default_factory=dict)  # the same, at any point of the cell
     lines: dict[str, int] = field(default_factory=dict)
     heap: Heap | None = None
+    openers: dict[str, str] = field(default_factory=dict)  # names that hold a function that takes a path
 
 
 @dataclass
@@ -66,6 +79,8 @@ class CaptureSession:
         self._mentions: dict[ast.AST, frozenset[str]] = {}
         self._scoped: dict[ast.AST, bool] = {}
         self._pieces: dict[ast.AST, Piece] = {}
+        self._method_names: frozenset[str] = frozenset()
+        self._openers: dict[str, str] = {}
 
     def check(self, cell: TypedCell) -> CaptureVerdict:
         """Judge a typed cell. Changes nothing."""
@@ -84,11 +99,13 @@ class CaptureSession:
         facts = Facts(context, final_entries(context), own)
         view = View(self._entries, context, None)
         maps = MapCalls(context, self._entries, types, classes, report, plan)
-        rules = Rules(context, view, report, plan, maps)
+        openers = Openers(self._openers)
+        rules = Rules(context, view, report, plan, maps, openers)
         rules.walk()
+        facts.openers = openers.here
         reached, handed = self._reached(context)
         followed: set[tuple[SiteKey, str]] = set()
-        if rules.opens_block or self._is_flow_needed(context, reached):
+        if rules.opens_block or rules.stored & self._methods(own) or self._is_flow_needed(context, reached):
             followed = self._follow(facts, report, types, classes)
         if rules.opens_block or any(self._has_scope(function) for function in reached):
             rebound = frozenset().union(*(globals_of(function.node) for function in reached))
@@ -100,20 +117,28 @@ class CaptureSession:
         found = sorted(report.found, key=lambda one: (one.span.line, one.span.column))
         return CaptureVerdict(found, NOTHING if refused else plan.plan(), facts)
 
-    def commit(self, facts: Facts, bound: frozenset[str], deleted: frozenset[str]) -> None:
-        """The accepted cell ran and left these names."""
+    def commit(self, facts: Facts, bound: frozenset[str], deleted: frozenset[str], *, raised: bool = False) -> None:
+        """The accepted cell ran and left these names. `raised`: it came half-way, nobody knows how far, so a name is
+        whatever the cell makes of it anywhere."""
+        entries = half_way_entries(facts.context, bound) if raised else facts.entries
+        values = facts.values
+        if raised:
+            values = values | {name: facts.ever[name] for name in bound & facts.ever.keys()}
         for name in deleted:
             self._entries.pop(name, None)
             self._frame.names.pop(name, None)
         for name in bound:
-            entry = facts.entries.get(name)
+            entry = entries.get(name)
             if entry is None:
                 self._entries.pop(name, None)  # bound by a star import: mypy knows what it is
             else:
                 self._entries[name] = entry
             self._frame.names.pop(name, None)
+        for name in bound | deleted:
+            self._openers.pop(name, None)
+        self._openers |= {name: path for name, path in facts.openers.items() if name in self._entries}
         # What the cell did to objects of earlier cells shows in their names, too.
-        for name, value in facts.values.items():
+        for name, value in values.items():
             if name in self._entries and name not in deleted:
                 if name not in bound:
                     # The cell may have ended before it came to bind the name; then it is what it was.
@@ -124,6 +149,7 @@ class CaptureSession:
             self._heap = self._pruned(facts.heap)
         for name, definition in facts.classes.items():
             self._classes[name] = definition
+            self._method_names |= _method_names(definition)
             if definition.info is not None:
                 self._types.add_class(definition.info)
 
@@ -135,7 +161,10 @@ class CaptureSession:
         frame = Frame(None, None, dict(self._frame.names), dict(self._frame.lines))
         heap = Heap(self._heap.contents, self._heap.fields)
         heap.instances.update(self._heap.instances)
+        heap.partials.update(self._heap.partials)
+        heap.patched.update(self._heap.patched)
         flow = Flow(facts.context, report, types.inert, frame, heap, _overlay(self._entries, facts.entries), classes)
+        ever = flow.record()
         try:
             flow.run(facts.context.cell.module)
         except TooMuchWork:
@@ -146,6 +175,7 @@ class CaptureSession:
                 help="split the cell, and keep what happens inside a block short",
             )
         facts.values, facts.lines, facts.heap = frame.names, frame.lines, heap
+        facts.ever = ever.get(frame, {})
         return flow.followed
 
     def _is_flow_needed(self, context: Context, reached: list[Function | Class]) -> bool:
@@ -160,6 +190,10 @@ class CaptureSession:
             names |= self._names_of(function)
         return bool(names & holding)
 
+    def _methods(self, own: dict[str, Class]) -> frozenset[str]:
+        """Names of methods: another function stored under one of them may be called in its place."""
+        return self._method_names.union(*(_method_names(definition) for definition in own.values()))
+
     def _read_by(self, function: Function) -> list[Value]:
         names = self._names_of(function)
         return [value for name, value in self._frame.names.items() if name in names]
@@ -169,7 +203,7 @@ class CaptureSession:
         And the names that stand in such values: what they are may be called at any time."""
         found: dict[ast.AST, Function | Class] = {}
         handed: set[str] = set()
-        todo: list[str] = [node.id for node in context.scopes.standing]
+        todo: list[str] = list({node.id: None for node in context.scopes.standing})
         seen: set[str] = set()
         while todo:
             name = todo.pop()
@@ -193,14 +227,16 @@ class CaptureSession:
         return known
 
     def _definitions(self, entry: Entry) -> list[Function | Class]:
-        if isinstance(entry.known, (Function, Class)):
-            return [entry.known]
-        if not isinstance(entry.known, Data):
-            return []
-        infos = session_classes(entry.known.type)
-        infos |= {derived for info in infos for derived in self._types.overriders(info)}
-        bases = {base.fullname for info in infos for base in info.mro}
-        return [self._classes[name] for name in sorted(bases) if name in self._classes]
+        found: list[Function | Class] = []
+        for known in entry.known_ways:
+            if isinstance(known, (Function, Class)):
+                found.append(known)
+            elif isinstance(known, Data):
+                infos = session_classes(known.type)
+                infos |= {derived for info in infos for derived in self._types.overriders(info)}
+                bases = {base.fullname for info in infos for base in info.mro}
+                found += [self._classes[name] for name in sorted(bases) if name in self._classes]
+        return found
 
     def _names_of(self, definition: Function | Class) -> frozenset[str]:
         known = self._mentions.get(definition.node)
@@ -220,12 +256,15 @@ class CaptureSession:
     def _pruned(self, heap: Heap) -> Heap:
         """Only what a name of the session can still reach."""
         kept = Heap()
-        for value in self._frame.names.values():
+        kept.patched = dict(heap.patched)
+        for value in [*self._frame.names.values(), *heap.patched.values()]:
             for token in heap.within(value):
                 if isinstance(token, Site) and token in heap.contents:
                     kept.contents[token] = heap.contents[token]
                     if token in heap.fields:
                         kept.fields[token] = heap.fields[token]
+                    if token.node in heap.partials:
+                        kept.partials[token.node] = heap.partials[token.node]
                     if token.node in heap.instances:
                         kept.instances[token.node] = heap.instances[token.node]
         return kept
@@ -233,6 +272,10 @@ class CaptureSession:
 
 def _overlay(old: dict[str, Entry], new: dict[str, Entry]) -> dict[str, Entry]:
     return {**old, **new}
+
+
+def _method_names(definition: Class) -> frozenset[str]:
+    return frozenset(method.name for method in definition.methods())
 
 
 def _classes_of(context: Context) -> dict[str, Class]:

@@ -253,6 +253,17 @@ def is_callable(typ: Type | None) -> bool:
     return typ is not None and isinstance(get_proper_type(typ), (CallableType, Overloaded, TypeType))
 
 
+def is_library_function(typ: Type | None) -> bool:
+    """Whether a value of this type is a function of a library's module: no object of the session is behind it."""
+    proper = None if typ is None else get_proper_type(typ)
+    signatures = proper.items if isinstance(proper, Overloaded) else [proper]
+    definitions = [one.definition if isinstance(one, CallableType) else None for one in signatures]
+    return all(
+        found is not None and not getattr(found, "info", None) and not is_session_module(found.fullname)
+        for found in definitions
+    )
+
+
 def is_any(typ: Type | None) -> bool:
     """Whether nothing is known of a value."""
     return typ is not None and isinstance(get_proper_type(typ), AnyType)

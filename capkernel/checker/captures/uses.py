@@ -21,7 +21,13 @@ from mypy.nodes import MypyFile
 from mypy.types import Type
 
 from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, Imported
-from capkernel.checker.captures.scope_sites import SCOPE_KINDS, granting_call, literal_argument
+from capkernel.checker.captures.scope_sites import (
+    SCOPE_KINDS,
+    entered_in,
+    entering_block,
+    granting_call,
+    literal_argument,
+)
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import API, Types
 from capkernel.checker.typed_cell import classes_of
@@ -227,7 +233,7 @@ def _may_be(found: _Found, entries: Mapping[str, Entry], types: Types) -> bool:
     entry = entries.get(found.name)
     if entry is None:
         return True
-    if isinstance(entry.known, (Imported, Function, Class)):
+    if entry.others or isinstance(entry.known, (Imported, Function, Class)):
         return not entry.certain
     return not _surely_other(entry.known.type, types)
 
@@ -267,6 +273,8 @@ class _Reader:
             if isinstance(node, (ast.With, ast.AsyncWith)):
                 for item in node.items:
                     self._block(item, node, piece)
+                for call in entered_in(node, self._context):
+                    self._add_block(call, granting_call(call, self._context) or "", node, piece)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 loose = (
                     isinstance(node, ast.AsyncFunctionDef)
@@ -295,6 +303,9 @@ class _Reader:
         kind = granting_call(call, self._context)
         if kind is None or not isinstance(call, ast.Call):
             return
+        self._add_block(call, kind, node, piece)
+
+    def _add_block(self, call: ast.Call, kind: str, node: ast.With | ast.AsyncWith, piece: Piece) -> None:
         span = self._context.cell.span(call)
         site = ScopeSite(SCOPE_KINDS[kind], literal_argument(call, kind), self._context.number, span)
         # Later items of the same `with` are evaluated while this block is open, and so is their target.
@@ -395,6 +406,13 @@ class _Reader:
                 return self._root(node.func.value, depth + 1)
             if node.func.attr == "walk":
                 return self._root(node.func.value, depth + 1)[0], None
+            granted = node.args[0] if len(node.args) == 1 else None
+            if (
+                isinstance(granted, ast.Call)
+                and granting_call(granted, self._context) is not None
+                and entering_block(granted, self._context) is not None
+            ):
+                return frozenset((key_of(granted, self._context),)), "."
         if isinstance(node, ast.Subscript):
             listed = node.value
             if isinstance(listed, ast.Attribute) and listed.attr == "children":

@@ -107,6 +107,9 @@ UNTRUSTED = Mark("untrusted")
 UNKNOWN: Value = frozenset((OUTER,))
 
 
+_LISTS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp)
+
+
 class Heap:
     """What the objects made so far may hold. Only ever grows, but for the death of capabilities."""
 
@@ -117,6 +120,8 @@ class Heap:
         # Of objects whose every store named an attribute.
         self.fields: dict[Site, dict[str, Value]] = {site: dict(held) for site, held in (fields or {}).items()}
         self.instances: dict[ast.AST, TypeInfo] = {}  # calls that make a value of a session class
+        self.partials: dict[ast.AST, list[tuple[ast.expr, Value]]] = {}  # what calls of `functools.partial` bind
+        self.patched: dict[str, Value] = {}  # what was stored under the name of a method, in whatever object
         self._blurred: set[Site] = set()
         self.produced: dict[Site, Value] = {}  # what iterating a lazy object gives; what it holds is in `contents`
         self.changes = 0
@@ -131,6 +136,14 @@ class Heap:
         for token in lazy:
             given |= self.within(self.produced[token])
         return given
+
+    def elements(self, value: Value) -> Value:
+        """What iterating gives: one step down in a list that the cell wrote, of anything else what `items` gives."""
+        lists = {token for token in value if isinstance(token, Site) and isinstance(token.node, _LISTS)}
+        found = self.items(value - lists)
+        for token in lists:
+            found |= self.contents.get(token, NOTHING)
+        return found
 
     def made(self, site: Site) -> None:
         """A new object of which nothing is known but what will be stored under a name."""
@@ -182,6 +195,9 @@ class Heap:
             same = kept_fields.setdefault(older(site, cap), {})
             for name, value in fields.items():
                 same[name] = same.get(name, NOTHING) | killed(value, cap)
+        for node, bound in self.partials.items():
+            self.partials[node] = [(expression, killed(value, cap)) for expression, value in bound]
+        self.patched = {name: killed(value, cap) for name, value in self.patched.items()}
         self._blurred = {older(site, cap) for site in self._blurred}
         self.fields = {site: fields for site, fields in kept_fields.items() if site not in self._blurred}
         self.produced = {older(site, cap): killed(value, cap) for site, value in self.produced.items()}

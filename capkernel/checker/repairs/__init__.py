@@ -17,7 +17,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from capkernel.checker.repairs import ambient, classified, features, imports, leave_out, names, pure, scopes, syntax
+from capkernel.checker.repairs import (
+    ambient,
+    classified,
+    features,
+    file_scope,
+    imports,
+    leave_out,
+    names,
+    pure,
+    scopes,
+    syntax,
+)
 from capkernel.checker.repairs.causes import with_suggestions
 from capkernel.checker.repairs.source import Repairer, Source
 from capkernel.diagnostics.edits import apply_edits, overlap
@@ -43,8 +54,8 @@ _REPAIRERS: dict[str, tuple[Repairer, ...]] = {
     "no-untyped-def": (names.returns_none,),
     "redefined-api": (names.redefined,),
     "not-understood": (names.mangled,),
-    "ambient-authority": (ambient.repairs, imports.repairs),
-    "unsafe-import": (imports.repairs,),
+    "ambient-authority": (file_scope.repairs, ambient.repairs, imports.repairs),
+    "unsafe-import": (file_scope.repairs, imports.repairs),
     "unsafe-feature": (features.repairs, ambient.repairs, imports.repairs),
     "unsafe-magic": (features.magics,),
     "untyped-code": (leave_out.unreachable,),

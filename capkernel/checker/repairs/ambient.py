@@ -269,6 +269,8 @@ def _path_argument(source: Source, node: ast.expr) -> Repairs:
     if not isinstance(call, ast.Call) or call.func is node:
         return
     method = dotted(call.func).rpartition(".")[2] or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
+    if "://" in (literal(node) or ""):
+        return  # it is on the network
     root, path = _place(node)
     yield from _open_file(source, node, method, root, path)
     if method in _TEXT_WRITERS and isinstance(call.func, ast.Attribute):

@@ -55,14 +55,14 @@ def repairs(source: Source, diagnostic: Diagnostic) -> Repairs:
     if module.split(".")[0] == "capkernel" or any(
         one.name.split(".")[0] == "capkernel" for one in aliases if not module
     ):
-        yield from safe("the names of the API are there already", _without(source, statement, statement.names))
+        yield from safe("the names of the API are there already", without(source, statement, statement.names))
     alias = aliases[0]
     if isinstance(statement, ast.ImportFrom):
         yield from _from(source, statement, module, alias)
     else:
         yield from _plain(source, statement, alias)
     if not (isinstance(statement, ast.ImportFrom) and statement.level):
-        yield from unsafe("leave the import out", _without(source, statement, aliases))
+        yield from unsafe("leave the import out", without(source, statement, aliases))
 
 
 def _from(source: Source, statement: ast.ImportFrom, module: str, alias: ast.alias) -> Repairs:
@@ -81,7 +81,7 @@ def _from(source: Source, statement: ast.ImportFrom, module: str, alias: ast.ali
         yield from safe(
             "leave the cast out: it does nothing when the cell runs",
             *_uncast(source, alias.asname or "cast"),
-            _without(source, statement, [alias]),
+            without(source, statement, [alias]),
         )
 
 
@@ -92,7 +92,7 @@ def _plain(source: Source, statement: ast.Import, alias: ast.alias) -> Repairs:
         yield from safe(
             "builtins are there by their plain names",
             *(source.replace(use, use.attr) for use in uses),
-            _without(source, statement, [alias]),
+            without(source, statement, [alias]),
         )
     if alias.name == "gc" or alias.name in (
         "faulthandler",
@@ -110,19 +110,19 @@ def _plain(source: Source, statement: ast.Import, alias: ast.alias) -> Repairs:
             yield from unsafe(
                 "leave it out: nothing of it is needed here",
                 *(source.remove(one) for one in dict.fromkeys(alone) if one),
-                _without(source, statement, [alias]),
+                without(source, statement, [alias]),
             )
     if alias.name == "importlib" and uses:
         edits, modules = _imported_by_name(source, uses)
         if edits:
             yield from safe(
-                "import it by name", *source.with_imports(edits, *modules), _without(source, statement, [alias])
+                "import it by name", *source.with_imports(edits, *modules), without(source, statement, [alias])
             )
     instead = _INSTEAD.get(alias.name)
     if instead is not None and uses:
         edits = tuple(source.replace(use, f"{instead}.{_MEMBERS.get(use.attr, use.attr)}") for use in uses)
         only = len(statement.names) == 1
-        own = Edit(source.span(statement), f"import {instead}") if only else _without(source, statement, [alias])
+        own = Edit(source.span(statement), f"import {instead}") if only else without(source, statement, [alias])
         added = () if only else (source.import_edit(f"import {instead}"),)
         yield from unsafe(f"use `{instead}`", *added, *edits, own)
     if alias.name == "inspect":
@@ -132,7 +132,7 @@ def _plain(source: Source, statement: ast.Import, alias: ast.alias) -> Repairs:
             if isinstance(call := source.parents.get(use), ast.Call) and use.attr == "getmro" and call.args
         )
         if edits:
-            yield from unsafe("take the class", *edits, _without(source, statement, [alias]))
+            yield from unsafe("take the class", *edits, without(source, statement, [alias]))
 
 
 def _member(source: Source, diagnostic: Diagnostic) -> Repairs:
@@ -194,7 +194,7 @@ def _imported_by_name(source: Source, uses: list[ast.Attribute]) -> tuple[Edits,
     return tuple(edits), modules
 
 
-def _without(source: Source, statement: ast.Import | ast.ImportFrom, aliases: list[ast.alias]) -> Edit | None:
+def without(source: Source, statement: ast.Import | ast.ImportFrom, aliases: list[ast.alias]) -> Edit | None:
     rest = [one for one in statement.names if one not in aliases]
     if not rest:
         return source.remove(statement)

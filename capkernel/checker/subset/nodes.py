@@ -12,6 +12,7 @@ from capkernel.checker.subset.imports import check_import, check_import_from
 from capkernel.checker.subset.magics import check_magic, magic_call
 from capkernel.checker.subset.report import Report, advice, show
 from capkernel.checker.tables import subset
+from capkernel.wire.syntax import children
 
 # The closed world. Names, because newer ones are missing in older Pythons.
 _SYNTAX = (
@@ -63,7 +64,7 @@ class Walker:
             rule = self._rules.get(kind)
             if rule is not None:
                 rule(node)
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))
 
     # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

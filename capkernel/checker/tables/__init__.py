@@ -61,6 +61,7 @@ class Ambient:
     member_advice: Mapping[str, str]
     denied: Mapping[str, str]
     path_functions: Mapping[str, int]
+    plain_calls: Mapping[str, frozenset[str]]
     path_methods: frozenset[str]
     path_owners: tuple[str, ...]
     path_keywords: frozenset[str]
@@ -131,6 +132,7 @@ class Borrows:
 
     names: frozenset[str]
     data: frozenset[str]
+    frames: frozenset[str]
     packages: frozenset[str]
     keeping: frozenset[str]
     methods: frozenset[str]
@@ -185,6 +187,7 @@ def ambient() -> Ambient:
         member_advice=data["member_advice"],
         denied=data["denied"],
         path_functions=data["path_functions"],
+        plain_calls={name: frozenset(allowed) for name, allowed in data["plain_calls"].items()},
         path_methods=frozenset(data["path_methods"]["names"]),
         path_owners=tuple(data["path_methods"]["owners"]),
         path_keywords=frozenset(data["path_keywords"]["names"]),
@@ -218,6 +221,7 @@ def borrows() -> Borrows:
     return Borrows(
         names=frozenset(data["functions"]["names"]),
         data=frozenset(data["functions"]["data"]),
+        frames=frozenset(data["functions"]["frames"]),
         packages=frozenset(data["functions"]["packages"]),
         keeping=frozenset(data["functions"]["keeping"]),
         methods=frozenset(data["methods"]["names"]),

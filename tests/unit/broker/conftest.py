@@ -13,6 +13,8 @@ import pytest
 from capkernel.api.errors import exception_from
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.broker import Broker
+from capkernel.broker.room import Room
+from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.policy import Exclusions, Policy, default_policy
 from capkernel.vault.client import VaultQuota, WriteOutcome
 from capkernel.wire.plan import Plan, ScopeSite, Span
@@ -36,6 +38,7 @@ class RecordingVault:
         self.fills: list[tuple[str, bytes, str, str]] = []
         self.maps: list[tuple[str, str, FunctionBundle, bytes, bool]] = []
         self.spoils: list[tuple[str, str]] = []
+        self.spoiled_origins: list[str] = []
         self.zips: list[tuple[str, str, str]] = []
         self.writes: list[tuple[str, int, int]] = []  # handle, links of the file when it was written, limit
         self.content: dict[str, bytes] = {}
@@ -55,9 +58,10 @@ class RecordingVault:
         self._count()
         self.maps.append((new, source, bundle, captured, flat))
 
-    def spoil(self, new: str, reason: str) -> None:
+    def spoil(self, new: str, reason: str, origin: str = "", *, text: bool = False) -> None:
         self._count()
         self.spoils.append((new, reason))
+        self.spoiled_origins.append(origin)
 
     def zip(self, new: str, left: str, right: str) -> None:
         self._count()
@@ -80,12 +84,14 @@ class RecordingVault:
 
 
 class Session:
-    def __init__(self, base: Path, policy: Policy | None, exclusions: Exclusions, audit_dir: Path) -> None:
+    def __init__(
+        self, base: Path, policy: Policy | None, exclusions: Exclusions, audit_dir: Path, room: Room | None = None
+    ) -> None:
         self.loop = asyncio.new_event_loop()
         self.vault = RecordingVault()
         self.audit = AuditLog.open_ambient("test", audit_dir)
         self.audit_file = audit_dir / "test.jsonl"
-        self.broker = Broker(policy or default_policy(base), base, self.vault, self.audit, exclusions)
+        self.broker = Broker(policy or default_policy(base), base, self.vault, self.audit, exclusions, room)
         self.number = 0
 
     def cell(self, allowed: Plan | None = None) -> None:
@@ -140,6 +146,19 @@ class Session:
         self.loop.close()
 
 
+class InProcess:
+    """The membrane between the objects of a cell and a broker, without a worker."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
+        return self._session.result(effect, bytes(blob))
+
+    def mask_type(self) -> str:
+        return "str"
+
+
 Start = Callable[..., Session]
 
 
@@ -149,16 +168,34 @@ def start(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     running: list[Session] = []
 
     def begin(
-        policy: Policy | None = None, *, base: Path | None = None, exclusions: Exclusions | None = None
+        policy: Policy | None = None,
+        *,
+        base: Path | None = None,
+        exclusions: Exclusions | None = None,
+        room: Room | None = None,
     ) -> Session:
         audit_dir = tmp_path_factory.mktemp("audit")
-        session = Session(base or project, policy, exclusions or Exclusions([]), audit_dir)
+        session = Session(base or project, policy, exclusions or Exclusions([]), audit_dir, room)
         running.append(session)
         return session
 
     yield begin
     for session in running:
         session.shut()
+
+
+@pytest.fixture
+def memory_root() -> Iterator[MemoryRoot]:
+    """A root in memory, as a kernel makes it."""
+    made = MemoryRoot.make()
+    yield made
+    made.close()
+
+
+def start_in_memory(start: Start, root: MemoryRoot) -> Session:
+    """A session whose files are in memory, with every place excluded that a kernel excludes: the root lies in some."""
+    exclusions = Exclusions.ambient(granted=str(root.path))
+    return start(root.granted_by(default_policy("/nowhere")), base=root.path, exclusions=exclusions, room=root.room)
 
 
 @pytest.fixture

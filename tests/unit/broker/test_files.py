@@ -372,18 +372,18 @@ def test_no_descriptors_leak(session):
 
 
 def test_sizes_are_bounded(session, project, monkeypatch):
-    from capkernel.broker import files
+    from capkernel.broker import files, trees
 
     monkeypatch.setattr(files, "MAX_READ", 5)
     with pytest.raises(OSError, match="more than 5 bytes") as caught:
         session.read("data/a.txt")
     assert caught.value.filename == "data/a.txt"
-    monkeypatch.setattr(files, "MAX_CHILDREN", 2)
-    with pytest.raises(OSError, match="too many entries"):
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 2)
+    with pytest.raises(OSError, match="too much in it"):
         session.do(session.open(), ".", "children")
     monkeypatch.undo()
-    monkeypatch.setattr(files, "MAX_LISTING", 5)
-    with pytest.raises(OSError, match="too many entries"):
+    monkeypatch.setattr(trees, "MAX_CHARACTERS", 5)
+    with pytest.raises(OSError, match="too much in it"):
         session.do(session.open(), ".", "children")
 
 

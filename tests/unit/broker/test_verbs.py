@@ -1,4 +1,5 @@
-"""Open files, deleting, walks, searches and narrower views, as a worker asks the broker for them."""
+"""Open files, deleting, walks, searches and narrower views, as a worker asks the broker for them; of files on the disk
+and of files in memory."""
 
 from __future__ import annotations
 
@@ -9,9 +10,31 @@ import pytest
 
 from capkernel.api.errors import CapabilityDenied, CapabilityRevoked
 from capkernel.broker.opened import PIECE
+from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.wire.worker import Invoke
 
-from .conftest import Session
+from .conftest import Session, Start, start_in_memory
+
+
+@pytest.fixture(params=["disk", "memory"])
+def in_memory(request: pytest.FixtureRequest) -> MemoryRoot | None:
+    found: MemoryRoot | None = request.getfixturevalue("memory_root") if request.param == "memory" else None
+    return found
+
+
+@pytest.fixture
+def project(in_memory: MemoryRoot | None, tmp_path: Path) -> Path:
+    base = tmp_path if in_memory is None else in_memory.path
+    (base / "data").mkdir()
+    (base / "data" / "a.txt").write_text("hello\n")
+    return base
+
+
+@pytest.fixture
+def session(start: Start, in_memory: MemoryRoot | None, project: Path) -> Session:
+    made = start() if in_memory is None else start_in_memory(start, in_memory)
+    made.cell()
+    return made
 
 
 @pytest.fixture
@@ -50,6 +73,20 @@ def test_a_walk_lists_in_order_and_enters_no_link_and_no_classified_directory(
     files = names(session, "t", "files")
     assert {"t/a.txt", "t/sub/b.py", "t/sub/deep/c.py"} <= set(files)
     assert not {"t/.env", "t/sub", "t/secrets", "t/pipe", "t/outside"} & set(files)
+
+
+def test_children_leave_out_links_that_lead_nowhere_or_out(
+    session: Session, tree: Path, opener: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tree / "outdir").symlink_to(tmp_path_factory.mktemp("outside"))
+    (tree / "up").symlink_to("..")
+    assert {"outside", "outdir", "dangling", "loop"} <= set(os.listdir(tree))  # which plain Python lists
+    found = [path.removeprefix("t/") for path in names(session, "t", "children")]
+    assert not {"outside", "outdir", "dangling", "loop"} & set(found)
+    assert {"a.txt", "sub", "secrets", ".env", "pipe"} <= set(found)
+    assert ({"inside", "folder", "up"} <= set(found)) == (opener == "openat2")
+    narrow = session.result(Invoke(session.open(), "subtree", "t"))[0]
+    assert "up" not in [path for _handle, path in session.do(narrow, ".", "children")]  # for this view it leads out
 
 
 def test_a_classified_directory_is_not_walked(session: Session, tree: Path) -> None:
@@ -113,31 +150,36 @@ def test_an_open_file_is_the_one_that_was_opened(session: Session, tree: Path) -
     (tree / "big").write_bytes(b"a" * PIECE + b"b")
     (tree / "other").write_bytes(b"x" * 10)
     scope = session.open()
-    handle, first = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
+    (handle, size), first = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
     os.replace(tree / "other", tree / "big")
-    assert first == b"a" * PIECE
-    assert session.result(Invoke(handle, "next"))[1] == b"b"
-    assert session.result(Invoke(handle, "next"))[1] == b""
+    assert (first, size) == (b"a" * PIECE, PIECE + 1)
+    assert session.result(Invoke(handle, "piece", offset=PIECE))[1] == b"b"
+    assert session.result(Invoke(handle, "piece", offset=PIECE - 1))[1] == b"ab"
+    for behind in (PIECE + 1, 2**62 - 1):
+        assert session.result(Invoke(handle, "piece", offset=behind))[1] == b""
+    for no_place in (-1, 2**62):
+        with pytest.raises(ValueError, match="a place in a file"):
+            session.result(Invoke(handle, "piece", offset=no_place))
     session.result(Invoke(handle, "close"))
     with pytest.raises(CapabilityRevoked):
-        session.result(Invoke(handle, "next"))
+        session.result(Invoke(handle, "piece"))
 
 
 def test_an_open_file_ends_with_its_block(session: Session, tree: Path) -> None:
     (tree / "big").write_bytes(b"a" * (PIECE + 1))
     scope = session.open()
-    handle, _ = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
+    (handle, _size), _ = session.result(Invoke(session.access(scope, "t/big"), "open_read"))
     before = len(os.listdir("/proc/self/fd"))
     session.close_scope(scope)
     assert len(os.listdir("/proc/self/fd")) == before - 2  # the root and the file
     with pytest.raises(CapabilityRevoked):
-        session.result(Invoke(handle, "next"))
+        session.result(Invoke(handle, "piece"))
 
 
 def test_open_files_are_bounded(session: Session, tree: Path) -> None:
     (tree / "big").write_bytes(b"a" * (PIECE + 1))
     entry = session.access(session.open(), "t/big")
-    handles = [session.result(Invoke(entry, "open_read"))[0] for _ in range(64)]
+    handles = [session.result(Invoke(entry, "open_read"))[0][0] for _ in range(64)]
     with pytest.raises(CapabilityDenied, match="64 files open"):
         session.result(Invoke(entry, "open_read"))
     session.result(Invoke(handles[0], "close"))

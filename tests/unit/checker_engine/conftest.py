@@ -37,7 +37,7 @@ class Silent:
         self.cells.append(cell)
         return SilentVerdict(list(self.said), f"facts of {cell.number}")
 
-    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /) -> None:
+    def commit(self, facts: Any, bound: frozenset[str], deleted: frozenset[str], /, *, raised: bool = False) -> None:
         self.heard.append((facts, bound, deleted))
 
 

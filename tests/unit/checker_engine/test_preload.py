@@ -47,4 +47,4 @@ def test_the_same_verdicts_with_libraries_loaded_before_by_cells_and_in_idle_tim
         pass
     assert {"numpy", "pandas", "matplotlib.pyplot"} <= idle._manager.modules.keys()
     assert said(idle) == expected
-    assert idle.preload() is False
+    assert idle.preload() == ""

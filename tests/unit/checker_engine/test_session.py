@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from capkernel.checker.protocol import Accepted, Rejected
-from capkernel.checker.session import MOST_BYTES, CheckerSession, parse
+from capkernel.checker.session import MOST_BYTES, MOST_WARNINGS, CheckerSession, parse
 from capkernel.diagnostics.model import Diagnostic, Span
 
 
@@ -40,6 +40,16 @@ def codes(verdict: Accepted | Rejected) -> list[str]:
 )
 def test_what_is_no_cell(cells, text: str, code: str) -> None:
     assert cells.codes(text) == [code]
+
+
+def test_a_trial_is_not_even_remembered_for_help(cells) -> None:
+    cells.number += 1
+    cells.session.check(cells.number, "later = undefined_name", trial=True)
+    (missing,) = cells.check("later").diagnostics
+    assert f"cell {cells.number - 1}" not in repr(missing)
+    cells.session.check(cells.number, "later = undefined_name")
+    (missing,) = cells.check("later").diagnostics
+    assert f"cell {cells.number - 1}" in repr(missing)
 
 
 def test_empty_cells_are_fine(cells) -> None:
@@ -119,7 +129,7 @@ def test_a_crash_is_no_verdict(cells) -> None:
         def check(self, cell: object, /) -> object:
             raise RuntimeError("a bug")
 
-        def commit(self, *_: object) -> None: ...
+        def commit(self, *_: object, **__: object) -> None: ...
 
     session = CheckerSession(cells.engine, SimpleNamespace(), lambda *_: [], Broken())  # type: ignore[arg-type]
     with pytest.raises((RuntimeError, AttributeError)):
@@ -136,3 +146,25 @@ def test_the_tree_is_the_one_python_makes(cells) -> None:
     assert before == ast.dump(ast.parse(text), include_attributes=True)
     typed = cells.typed(text)
     assert ast.dump(typed.module, include_attributes=True) == before
+
+
+def test_ten_warnings_of_a_cell_and_how_many_more(cells) -> None:
+    verdict = cells.check("".join(f"a{n} = ''.n{n}\n" for n in range(40)))
+    assert isinstance(verdict, Accepted)
+    assert len(verdict.warnings) == MOST_WARNINGS == 10
+    assert verdict.more == 30
+    assert [warning.span.line for warning in verdict.warnings] == list(range(1, 11))
+    few = cells.check("'a' + 1\n")
+    assert isinstance(few, Accepted)
+    assert (len(few.warnings), few.more) == (1, 0)
+
+
+def test_what_was_said_once_is_not_said_at_the_next_place(cells) -> None:
+    cells.run("import math")
+    verdict = cells.check("math.squareroot(1)\nmath.squareroot(2)\nmath.cubic(3)\n")
+    assert isinstance(verdict, Accepted)
+    assert [(warning.code, warning.span.line) for warning in verdict.warnings] == [
+        ("attr-defined", 1),
+        ("attr-defined", 3),
+    ]
+    assert verdict.more == 0

@@ -100,11 +100,11 @@ def test_what_is_understood_is_said_exactly(notebook: Notebook, text: str, said:
          'with request_file_system("a") as fs:\n    high(fs)', "read a/x"),
         # Without annotations nobody knows the type: the name of the member counts.
         ("def low(f):\n    return f.read()", 'with request_file_system("a") as fs:\n    low(fs.access("x"))', "read a/"),
-        # A function that is handed around may run in any block; one out of a container may be any function.
+        # A function that is handed around may run in any block; one out of a nested container may be any.
         ("def wipe(f: FileEntry) -> None:\n    f.write('')",
          'with request_file_system("a") as fs:\n    jobs = {"wipe": [wipe]}\n    jobs["wipe"][0](fs.access("x"))', f"{ALL} a/"),
         ("def wipe(f: FileEntry) -> None:\n    f.write('')",
-         'with request_file_system("a") as fs:\n    for job in (wipe,):\n        job(fs.access("x"))', f"{ALL} a/"),
+         'with request_file_system("a") as fs:\n    for job in (wipe,):\n        job(fs.access("x"))', "write a/"),
         ("def wipe(f: FileEntry) -> None:\n    f.write('')\ndef use(job, f: FileEntry) -> None:\n    job(f)",
          'with request_file_system("a") as fs:\n    use(wipe, fs.access("x"))', "write a/"),
         # A method, a property, a protocol.

@@ -131,6 +131,14 @@ def test_at_most_ten_are_shown_and_the_rest_is_counted() -> None:
     assert text.endswith("... and 3 more")
 
 
+def test_what_is_not_listed_is_counted() -> None:
+    assert "<p>... and 7 more</p>" in render_html([IMPURE], SOURCES, 7)
+    assert "<p>... and 10 more</p>" in render_html([IMPURE] * 13, SOURCES, 7)
+    assert "more</p>" not in render_html([IMPURE], SOURCES)
+    assert to_json([IMPURE], 7)["more"] == 7
+    assert "more" not in to_json([IMPURE])
+
+
 def test_a_place_outside_the_source_is_named_without_an_excerpt() -> None:
     lost = Diagnostic(code="syntax", message="m", cell=7, span=Span(99, 0, 99, 1))
     assert render_text([lost], SOURCES).splitlines()[1] == "  --> cell[7]:99:1"

@@ -64,6 +64,9 @@ class Parts:
     async def discard(self, cell: int) -> None:
         self.diary.append("discard")
 
+    async def look(self, question: object) -> None:
+        return None
+
     def refuse_cell(self, cell: int, codes: tuple[str, ...]) -> None:
         self.diary.append(f"refuse {codes}")
 
@@ -88,6 +91,14 @@ class Parts:
         self.diary.append("interrupt")
 
     def names(self) -> None: ...
+
+    @property
+    def idle_checker(self) -> Any:
+        return self
+
+    @property
+    def idle_worker(self) -> Any:
+        return self
 
     def lost(self) -> str:
         return "these names are lost: x"
@@ -170,14 +181,14 @@ def test_the_line_comes_before_the_outputs_and_only_when_there_is_one() -> None:
 def test_warnings_are_few_lines_and_said_once_of_one_text() -> None:
     def judge(cell: int, _text: str) -> Accepted:
         found = [Diagnostic("operator", f"warning {n}", cell, Span(n, 0, n, 1), "warning") for n in range(1, 9)]
-        return Accepted(cell, NOTHING, tuple(found))
+        return Accepted(cell, NOTHING, tuple(found), more=20)
 
     parts = Supervisor()
     parts.verdict = judge
     _, published = drive(parts, "1", "1", "2")
     shown = [output.content["data"]["text/plain"].splitlines() for output in published]
     assert [len(lines) for lines in shown] == [6, 6], "the second run of `1` says nothing"
-    assert shown[0][-1] == "... and 3 more warnings"
+    assert shown[0][-1] == "... and 23 more warnings"
     assert [line.partition(":")[0] for line in shown[1][:5]] == ["cell[3]"] * 5
 
 

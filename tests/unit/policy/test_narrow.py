@@ -33,6 +33,11 @@ def policy(directory: Path, text: str) -> Policy:
         ('profile = "strict"', "profile", lambda p: p.profile == "strict"),
         ('[sandbox]\nminimum = "full"', "sandbox.minimum", lambda p: p.sandbox.minimum == "full"),
         ("[files]\nclassified_write = false", "files.classified_write", lambda p: p.files.classified_write is False),
+        (
+            "[files]\nhide_classified_names = true",
+            "files.hide_classified_names",
+            lambda p: p.files.hide_classified_names,
+        ),
         ('[files]\nroots = ["data"]', "files.roots", lambda p: p.files.roots == ("./data",)),
         ("[files]\nroots = []", "files.roots", lambda p: p.files.roots == ()),
         (
@@ -61,6 +66,7 @@ def test_what_narrows_applies(tmp_path, text, key, narrower):
         ('[sandbox]\nminimum = "none"', "sandbox.minimum"),
         ('[sandbox]\nminimum = "partial"', "sandbox.minimum"),
         ("[files]\nclassified_write = true", "files.classified_write"),
+        ("[files]\nmemory = true", "files.memory"),
         ('[files]\nroots = ["/etc"]', "files.roots"),
         ('[files]\nroots = [".."]', "files.roots"),
         ('[files]\nroots = [".", "~/"]', "files.roots"),
@@ -85,9 +91,17 @@ def test_what_widens_does_not(tmp_path, text, key):
     assert (after.applied, after.refused) == ((), (key,))
 
 
+def test_hidden_names_stay_hidden(tmp_path):
+    before = policy(tmp_path, "[files]\nhide_classified_names = true\nmemory = true\n")
+    after = narrow(before, asks(tmp_path, "[files]\nhide_classified_names = false\nmemory = false\n"))
+    assert after.policy == before
+    assert after.refused == ("files.hide_classified_names", "files.memory")
+
+
 def test_what_says_the_same_is_neither(tmp_path):
     before = default_policy(tmp_path)
     text = 'profile = "standard"\n[files]\nroots = ["."]\nclassified = []\nclassified_write = "new"\nunprotect = []\n'
+    text += "hide_classified_names = false\nmemory = false\n"
     text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n'
     after = narrow(before, asks(tmp_path, text))
     assert (after.policy, after.applied, after.refused) == (before, (), ())

@@ -1,0 +1,222 @@
+"""What stands at the cursor of an unfinished text, found without parsing it; and texts that do parse, to type it in.
+
+All places are characters, as the Jupyter protocol counts them.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+HOLE = "ǀhere"  # an attribute that no class has: it marks the expression before it in the tree
+
+_OPEN = {"(": ")", "[": "]", "{": "}"}
+_QUOTES = ("'''", '"""', "'", '"')
+_PREFIX = re.compile(r"(?i)\b(?:[rbu]|f|rb|br|rf|fr)\Z")
+_IMPORT = re.compile(r"\s*(?:from\s+(?P<module>[\w.]+)\s+import\s+[(\w\s,]*|(?:import|from)\s+[\w.,\s]*)\Z")
+_TRY = re.compile(r"\s*try\s*:")
+_MAGIC = re.compile(r"[ \t]*(?:%|!|\?)|.*\?\s*\Z")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`begin:end` is the word at the cursor, of which `word` is the part before it. `owner`: the expression before its
+    dot, "" for none. `callee`: the expression whose call the cursor stands in, "" for none. `module`: of a `from`
+    import, whose members the word names; None elsewhere. `line`: where the statement begins."""
+
+    word: str
+    begin: int
+    end: int
+    line: int
+    owner: str = ""
+    owner_begin: int = 0
+    callee: str = ""
+    module: str | None = None
+
+
+@dataclass
+class _Scan:
+    """The text before the cursor, read once: strings and comments skipped, brackets paired."""
+
+    stack: list[int] = field(default_factory=list)  # open brackets
+    opened_by: dict[int, int] = field(default_factory=dict)  # closing bracket → its opening one
+    strings: dict[int, int] = field(default_factory=dict)  # end → begin, with its prefix
+    line: int = 0  # where the logical line begins
+    inside: bool = False  # in a string or a comment
+
+    @classmethod
+    def of(cls, text: str) -> _Scan:
+        scan = cls()
+        at, size = 0, len(text)
+        while at < size:
+            character = text[at]
+            if character == "#":
+                end = text.find("\n", at)
+                if end < 0:
+                    scan.inside = True
+                    return scan
+                at = end
+            elif character in "'\"":
+                at = scan._string(text, at)
+                if at < 0:
+                    return scan
+            else:
+                if character in _OPEN:
+                    scan.stack.append(at)
+                elif character in ")]}" and scan.stack:
+                    scan.opened_by[at] = scan.stack.pop()
+                elif character == "\\":
+                    at += 1
+                elif character == "\n" and not scan.stack:
+                    scan.line = at + 1
+                at += 1
+        return scan
+
+    def _string(self, text: str, at: int) -> int:
+        """The place behind the string that begins here; -1 when it does not end."""
+        found = _PREFIX.search(text, max(0, at - 2), at)
+        begin = at if found is None else found.start()
+        quote = next(quote for quote in _QUOTES if text.startswith(quote, at))
+        at += len(quote)
+        while at < len(text):
+            if text[at] == "\\":
+                at += 2
+            elif text.startswith(quote, at):
+                at += len(quote)
+                self.strings[at] = begin
+                return at
+            elif text[at] == "\n" and len(quote) == 1:
+                break  # it does not end on its line: what follows is code again
+            else:
+                at += 1
+        if at >= len(text):
+            self.inside = True
+            return -1
+        return at
+
+
+def target_at(text: str, cursor: int) -> Target | None:
+    """What stands there; None inside a string, a comment or a number."""
+    scan = _Scan.of(text[:cursor])
+    if scan.inside:
+        return None
+    begin, end = cursor, cursor
+    while begin and _is_word(text[begin - 1]):
+        begin -= 1
+    while end < len(text) and _is_word(text[end]):
+        end += 1
+    word = text[begin:cursor]
+    if text[begin:end] and not text[begin:end].isidentifier():
+        return None
+    statement = text[scan.line : begin]
+    imported = _IMPORT.match(statement)
+    if imported is not None:
+        return Target(word, begin, end, scan.line, module=imported["module"] or "")
+    owner = ""
+    owner_begin = begin
+    dot = _before_blanks(text, begin)
+    if dot and text[dot - 1] == ".":
+        owner_begin = _primary(text, scan, dot - 1)
+        owner = text[owner_begin : dot - 1].strip()
+        if not owner or owner[-1] == "." or owner.isdecimal():
+            return None
+    callee = ""
+    if scan.stack and text[scan.stack[-1]] == "(":
+        opening = scan.stack[-1]
+        callee = text[_primary(text, scan, opening) : opening].strip()
+        if keyword.iskeyword(callee):
+            callee = ""
+    return Target(word, begin, end, scan.line, owner, owner_begin, callee)
+
+
+def _primary(text: str, scan: _Scan, end: int) -> int:
+    """Where the expression begins that ends before `end`: names, attributes, calls, items, a literal."""
+    at = end
+    while True:
+        last = _before_blanks(text, at)
+        if last and last - 1 in scan.opened_by:
+            at = scan.opened_by[last - 1]
+            before = _before_blanks(text, at)
+            called = before and text[last - 1] in ")]" and (_is_word(text[before - 1]) or before - 1 in scan.opened_by)
+            if called and not _is_keyword_before(text, before):
+                continue
+            return at
+        if last in scan.strings:
+            return scan.strings[last]
+        begin = last
+        while begin and _is_word(text[begin - 1]):
+            begin -= 1
+        word = text[begin:last]
+        if not word or (keyword.iskeyword(word) and word not in ("None", "True", "False")):
+            return at
+        at = begin
+        dot = _before_blanks(text, begin)
+        if not dot or text[dot - 1] != ".":
+            return at
+        at = dot - 1
+
+
+def _is_keyword_before(text: str, end: int) -> bool:
+    begin = end
+    while begin and _is_word(text[begin - 1]):
+        begin -= 1
+    return keyword.iskeyword(text[begin:end])
+
+
+def _before_blanks(text: str, at: int) -> int:
+    while at and text[at - 1] in " \t":
+        at -= 1
+    return at
+
+
+def _is_word(character: str) -> bool:
+    return character == "_" or character.isalnum()
+
+
+def candidates(text: str, target: Target, expression: str, begin: int, end: int) -> Iterator[str]:
+    """Texts in which HOLE stands as an attribute of `expression` (`text[begin:end]` where that stands there), the one
+    that says most about it first: the whole text; what comes before its statement; nothing but it."""
+    if text[begin:end].strip() == expression:
+        yield _without_magics(f"{text[:end]}.{HOLE}{text[_after_dot(target, end) :]}")
+    before, indent = text[: target.line], _indent(text[target.line :])
+    yield f"{_without_magics(before)}{indent}({expression}).{HOLE}\n{_ends_of_try(before, indent)}"
+    yield f"({expression}).{HOLE}\n"
+
+
+def _after_dot(target: Target, end: int) -> int:
+    """Behind the word when the expression is its owner: the word is what HOLE stands for."""
+    return target.end if end <= target.begin and target.owner else end
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _ends_of_try(before: str, indent: str) -> str:
+    """A `finally` for each `try` that is still open where `indent` is."""
+    ends = []
+    width = len(indent.expandtabs())
+    for line in reversed(before.split("\n")):
+        if not line.strip():
+            continue
+        own = _indent(line)
+        if len(own.expandtabs()) < width:
+            width = len(own.expandtabs())
+            if _TRY.match(line):
+                ends.append(f"{own}finally: pass\n")
+        if not width:
+            break
+    return "".join(ends)
+
+
+def _without_magics(text: str) -> str:
+    """IPython's lines as `pass`: nobody asks about them, and Python cannot read them."""
+    if not any(sign in text for sign in "%!?"):
+        return text
+    return "\n".join(_pass(line) if _MAGIC.match(line) else line for line in text.split("\n"))
+
+
+def _pass(line: str) -> str:
+    return f"{_indent(line)}pass"

@@ -1,0 +1,116 @@
+"""The repair of files opened without asking: what it makes of a cell, and what it leaves alone."""
+
+from __future__ import annotations
+
+import golden
+import pytest
+from fixer import apply_offered
+
+from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.diagnostics import Diagnostic
+
+SAME = {
+    "closed": (
+        'f = open("a", "w")\nfor i in range(3):\n    f.write(f"{i}")\nf.close()\nprint("done")\n',
+        'with request_file_system() as fs, fs.access("a").open("w") as f:\n'
+        '    for i in range(3):\n        f.write(f"{i}")\nprint("done")\n',
+    ),
+    "two, closed together": (
+        'f = open("a")\ng = open("b", "w")\ng.write(f.read())\nf.close()\ng.close()\n',
+        'with request_file_system() as fs:\n    with fs.access("a").open() as f:\n'
+        '        with fs.access("b").open("w") as g:\n            g.write(f.read())\n',
+    ),
+    "strings over lines": (
+        'if True:\n    text = open("a").read() + """\n x\ny"""\n    # a comment\nz = open("b").read()\n',
+        'with request_file_system() as fs:\n    if True:\n        with fs.access("a").open() as f:\n'
+        '            text = f.read() + """\n x\ny"""\n        # a comment\n'
+        '    with fs.access("b").open() as f:\n        z = f.read()\n',
+    ),
+    "in a function": (
+        'def load() -> str:\n    """Text."""\n    return open("a").read()\nprint(load())\n',
+        'def load() -> str:\n    """Text."""\n    with request_file_system() as fs, fs.access("a").open() as f:\n'
+        "        return f.read()\nprint(load())\n",
+    ),
+    "evaluated again and again": (
+        'while open("a").read():\n    pass\n',
+        'import io\nwith request_file_system() as fs:\n    while io.StringIO(fs.access("a").read(), None).read():\n'
+        "        pass\n",
+    ),
+    "two in one statement": (
+        'same = open("a").read() == open("b").read()\n',
+        'with request_file_system() as fs, fs.access("a").open() as f, fs.access("b").open() as g:\n'
+        "    same = f.read() == g.read()\n",
+    ),
+    "a name that is taken": (
+        'fs = f = 1\nx = open("a").read()\n',
+        'fs = f = 1\nwith request_file_system() as files, files.access("a").open() as g:\n    x = g.read()\n',
+    ),
+    "an import among others": (
+        'from os import listdir, sep\nnames = listdir("d")\nprint(sep)\n',
+        'from os import sep\nwith request_file_system() as fs:\n'
+        '    names = [entry.name for entry in fs.access("d").children]\nprint(sep)\n',
+    ),
+    "braces": (
+        'import json\njson.dump({"a": {1: 2}}, open("a{}.json", "w"))\n',
+        'import json\nwith request_file_system() as fs, fs.access("a{}.json").open("w") as f:\n'
+        '    json.dump({"a": {1: 2}}, f)\n',
+    ),
+}  # fmt: skip
+
+DIFFERENT = {
+    "an absolute path": 'x = open("/a").read()\n',
+    "a folder above": 'x = open("../a").read()\n',
+    "a path nobody knows": 'x = open(input()).read()\n',
+    "an address": 'import pandas as pd\nx = pd.read_csv("https://example.com/a.csv")\n',
+    "moving about": 'with open("a", "rb") as f:\n    f.seek(3)\n    x = f.read()\n',
+    "reading and writing": 'with open("a", "r+") as f:\n    x = f.read()\n',
+    "an error that would be lost": 'import os\nos.mkdir("a")\n',
+    "the number of characters": 'from pathlib import Path\nn = Path("a").write_text("x")\n',
+}  # fmt: skip
+
+
+def refusals(text: str, *earlier: str) -> tuple[Diagnostic, ...]:
+    session = golden.new_session("standard")
+    for number, one in enumerate(earlier, 1):
+        verdict = session.check(number, one)
+        assert isinstance(verdict, Accepted)
+        session.commit(number, frozenset(verdict.names), frozenset())
+    verdict = session.check(len(earlier) + 1, text)
+    return verdict.diagnostics if isinstance(verdict, Rejected) else ()
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_through_one_block(name: str) -> None:
+    text, repaired = SAME[name]
+    found = refusals(text)
+    assert {one.code for one in found} == {"ambient-authority"}
+    assert {one.fix.applicability for one in found if one.fix is not None} == {"safe"}
+    assert apply_offered(text, found) == repaired
+    assert not refusals(repaired)
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_may_mean_something_else_is_not_safe(name: str) -> None:
+    found = refusals(DIFFERENT[name])
+    assert {one.code for one in found} == {"ambient-authority"} or name == "an address"
+    assert all(one.fix is None or one.fix.applicability != "safe" for one in found)
+
+
+def test_a_name_of_an_earlier_cell_is_not_taken() -> None:
+    text = 'x = open("a").read()\n'
+    (found,) = refusals(text, "f = 1\n")
+    assert "as g:" in apply_offered(text, [found])
+    block = 'with request_file_system() as fs, fs.access("b").open() as f:\n    y = f.read()\n'
+    (found,) = refusals(text, block)  # which has ended
+    assert "as f:" in apply_offered(text, [found])
+
+
+def test_an_address_is_not_made_a_path() -> None:
+    (found,) = refusals(DIFFERENT["an address"])
+    assert found.fix is None or "request_file_system" not in found.fix.code
+
+
+def test_one_repair_for_all_uses() -> None:
+    found = refusals('a = open("a").read()\nb = open("b").read()\nprint(a, b)\n')
+    assert len(found) == 2
+    assert len({one.fix for one in found}) == 1
