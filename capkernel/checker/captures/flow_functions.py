@@ -148,7 +148,7 @@ class Functions(Expressions):
         return result
 
     def frames_of(self, function: Function) -> list[Frame]:
-        """Where it was made: each call of a function makes its classes anew, whose methods see that call's names."""
+        """Where it was made: each call of a function makes its classes anew; their methods see that call's names."""
         return self._defined_in.get(function.node, [self.session])
 
     def inline_method(self, method: Function, given: dict[str, Value], node: ast.AST) -> Value:
@@ -262,6 +262,8 @@ class Functions(Expressions):
 
     def finalize(self, node: ast.AST) -> None:
         """At the end of a block the objects made in it may be finalized, with what they hold."""
+        if not self.heap.instances:
+            return
         sites: Value = frozenset(site for site in self.heap.contents if site.node in self.heap.instances)
         self._run_hooks(node, sites, lambda name: name == "__del__")
 

@@ -24,7 +24,6 @@ from capkernel.checker.captures.values import (
     Site,
     Token,
     Value,
-    killed,
 )
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import borrows
@@ -325,15 +324,18 @@ class Machine:
             if frame in seen:
                 continue
             seen.add(frame)
-            for name, value in frame.names.items():
-                frame.names[name] = killed(value, cap)
-            frame.returned = killed(frame.returned, cap)
-            frame.yielded = killed(frame.yielded, cap)
+            self._kill_in(frame.names, cap)
+            frame.returned = self.heap.after(frame.returned, cap)
+            frame.yielded = self.heap.after(frame.yielded, cap)
         for recording in self._recordings:
             for names in recording.values():
-                for name, value in names.items():
-                    names[name] = killed(value, cap)
+                self._kill_in(names, cap)
         self.heap.kill(cap)
+
+    def _kill_in(self, names: dict[str, Value], cap: Cap) -> None:
+        for name, value in names.items():
+            if value:
+                names[name] = self.heap.after(value, cap)
 
     def chain_of(self, frame: Frame | None) -> Iterable[Frame]:
         while frame is not None:
@@ -346,7 +348,7 @@ class Machine:
         todo.extend(self.heap.contents.values())
         while todo:
             for token in todo.pop():
-                if isinstance(token, Closure):
+                if isinstance(token, Closure) and token.frame not in found:
                     for frame in self.chain_of(token.frame):
                         if frame not in found:
                             found.add(frame)
