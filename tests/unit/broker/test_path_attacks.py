@@ -233,7 +233,11 @@ def copy(project, tmp_path_factory):
     return fresh
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "opener"),
+    [*((name, "openat2") for name in NAMES), *((name, "walk") for name in ("direct", "link", "hard link"))],
+    indirect=["opener"],
+)
 @pytest.mark.parametrize(("kind", "target"), TARGETS)
 def test_every_operation_on_a_file(attacked, project, copy, kind, target, name, opener):
     if name == "link to its folder" and "/" not in target:
