@@ -185,7 +185,6 @@ def _in_lambda(source: Source, map_call: ast.Call | None, given: ast.Lambda, nod
                 source.insert_before(statement, line),
                 source.replace(bad, fresh),
             )
-    yield from _outside(source, map_call, given)
     if isinstance(bad, ast.Call):
         parent = source.parents.get(bad)
         if isinstance(parent, ast.Tuple) and len(parent.elts) > 1:
@@ -201,6 +200,7 @@ def _in_lambda(source: Source, map_call: ast.Call | None, given: ast.Lambda, nod
             rest = [one for one in parent.values if one is not bad]
             yield from unsafe("leave the effect out", source.replace(parent, source.segment(rest[-1])))
         yield from _shown(source, map_call, given)
+        yield from _outside(source, map_call, given)
         if bad.args:
             yield from unsafe("leave the effect out", source.replace(bad, source.segment(bad.args[-1])))
         if isinstance(bad.func, ast.Attribute) and not bad.args:
