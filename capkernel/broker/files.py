@@ -272,7 +272,8 @@ class FileEffects:
         """Add `data` at the end; creates the file and its parents."""
         with self._at(handle, "files.append", cell, to_change=True) as place:
             decision = self._writable(place)
-            if decision == ALLOWED and place.status is not None and place.status.st_nlink > 1:
+            named = place.status is not None and stat.S_ISREG(place.status.st_mode) and place.status.st_nlink > 1
+            if decision == ALLOWED and named:
                 decision = Denied("the file has several names (hard links), and appending would change them all")
             self._allow(place, "files.append", cell, decision)
             flags = os.O_WRONLY | os.O_APPEND

@@ -110,7 +110,7 @@ class Calls(Functions):
         result = NOTHING
         for method in [] if info is None else self._methods(info, "__call__"):
             given_here = self._given(method.node, node, arguments, frozenset((token,)))
-            result |= self.inline(method, self.session, given_here, node)
+            result |= self.inline_method(method, given_here, node)
         return result
 
     def _check_callee(self, node: ast.Call, callee: Value, arguments: Arguments) -> None:

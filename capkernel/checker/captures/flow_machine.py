@@ -74,6 +74,8 @@ class Machine:
         self._escaped: set[ast.AST] = set()
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
+        self._frames_of_functions: set[Frame] = set()
+        self._seen_values: set[Value] = set()  # whose functions' frames are among those
         self._running: dict[tuple[object, ...], Value] = {}
         self._decorated: dict[ast.AST, Value] = {}
         self.files: set[Value] = set()  # what names of open files hold
@@ -333,9 +335,8 @@ class Machine:
         self.heap.kill(cap)
 
     def _kill_in(self, names: dict[str, Value], cap: Cap) -> None:
-        for name, value in names.items():
-            if value:
-                names[name] = self.heap.after(value, cap)
+        for name in self.heap.unsettled(names):
+            names[name] = self.heap.after(names[name], cap)
 
     def chain_of(self, frame: Frame | None) -> Iterable[Frame]:
         while frame is not None:
@@ -343,17 +344,25 @@ class Machine:
             frame = frame.parent
 
     def _closure_frames(self) -> set[Frame]:
-        found: set[Frame] = set()
-        todo: list[Value] = [value for frame in self.frames for value in frame.names.values()]
-        todo.extend(self.heap.contents.values())
-        while todo:
-            for token in todo.pop():
+        """The frames of all functions that are held anywhere. What a value leads to is looked up once: it stays so."""
+        found = self._frames_of_functions
+        frames: list[Frame] = [*self.frames, *found]
+        todo = self._unseen(self.heap.contents.values())
+        while frames or todo:
+            if frames:
+                todo += self._unseen(frames.pop().names.values())
+                continue
+            value = todo.pop()
+            self._seen_values.add(value)
+            for token in value:
                 if isinstance(token, Closure) and token.frame not in found:
-                    for frame in self.chain_of(token.frame):
-                        if frame not in found:
-                            found.add(frame)
-                            todo.extend(frame.names.values())
+                    new = [frame for frame in self.chain_of(token.frame) if frame not in found]
+                    found.update(new)
+                    frames += new
         return found
+
+    def _unseen(self, values: Iterable[Value]) -> list[Value]:
+        return [value for value in values if value and value not in self._seen_values]
 
     # ── recordings of what loops and try bodies bind on the way ──────────────────────────────────────────────────────
 

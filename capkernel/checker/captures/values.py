@@ -192,6 +192,10 @@ class Heap:
         self.visits += len(found)
         return frozenset(found)
 
+    def unsettled(self, names: dict[str, Value]) -> list[str]:
+        """Those of `names` whose value the end of a block may change."""
+        return [name for name, value in names.items() if value and value not in self._settled]
+
     def after(self, value: Value, cap: Cap) -> Value:
         """`value` after the block of `cap` has ended."""
         if not value or value in self._settled:
@@ -204,16 +208,14 @@ class Heap:
     def kill(self, cap: Cap) -> None:
         """The block of `cap` has ended. Of all that is there, only what was made or changed in it is looked into."""
         made = [site for site in self.contents if site.within and cap in site.within]
-        for site, value in self.contents.items():
-            held = self.after(value, cap)
-            if held is not value:
-                self.contents[site] = held
+        for site in [site for site, value in self.contents.items() if value and value not in self._settled]:
+            self.contents[site] = self.after(self.contents[site], cap)
         for site in made:
             kept = older(site, cap)
             self.contents[kept] = self.contents.get(kept, NOTHING) | self.contents.pop(site)
         for fields in self.fields.values():
-            for name, value in fields.items():
-                fields[name] = self.after(value, cap)
+            for name in self.unsettled(fields):
+                fields[name] = self.after(fields[name], cap)
         for site in [site for site in self.fields if site.within and cap in site.within]:
             same = self.fields.setdefault(older(site, cap), {})
             for name, value in self.fields.pop(site).items():
