@@ -33,7 +33,7 @@ class FunctionRegistry:
     def bundle(self, ref: FunctionRef) -> FunctionBundle:
         """The function with everything it reaches, or NOTHING."""
         if ref.key is None:
-            return FunctionBundle(table=ref.table) if ref.table in self._tables else NOTHING
+            return FunctionBundle(table=ref.table, made=ref.made) if ref.table in self._tables else NOTHING
         if ref.table:
             return NOTHING  # both: nonsense
         found: dict[CodeKey, PureFunction] = {}
@@ -51,4 +51,4 @@ class FunctionRegistry:
                     if free.function is None:
                         return NOTHING
                     waiting.append(free.function)
-        return FunctionBundle(entry=ref.key, functions=tuple(found.values()))
+        return FunctionBundle(entry=ref.key, functions=tuple(found.values()), made=ref.made)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
+import operator
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -53,8 +55,40 @@ def run(bundle: FunctionBundle, argument: bytes, captured: bytes, held: Mapping[
 def build(bundle: FunctionBundle, captured: object) -> Callable[[Any], Any]:
     """The callable that the bundle's entry names."""
     if bundle.entry is None:
-        return _callable(table_entry(bundle.table))
-    return _Builder(bundle, captured).function(bundle.entry)
+        designated = _callable(table_entry(bundle.table))
+    else:
+        designated = _Builder(bundle, captured).function(bundle.entry)
+    return designated if not bundle.made else _made(bundle, designated, captured)
+
+
+_FACTORIES = {
+    "operator.itemgetter": operator.itemgetter,
+    "operator.attrgetter": operator.attrgetter,
+    "operator.methodcaller": operator.methodcaller,
+}
+
+
+def _made(bundle: FunctionBundle, designated: Callable[..., Any], captured: object) -> Callable[[Any], Any]:
+    """`functools.partial` of what is designated, or the getter that it makes, with the arguments that were sent."""
+    applied = captured.get("applied") if isinstance(captured, dict) else None
+    if not isinstance(applied, dict) or set(applied) != {"arguments", "keywords"}:
+        raise BadBundle("a function without the arguments it is made with")
+    arguments, keywords = applied["arguments"], applied["keywords"]
+    if not isinstance(arguments, list) or not isinstance(keywords, dict):
+        raise BadBundle("arguments of another shape")
+    if bundle.made == "partial":
+        return functools.partial(designated, *arguments, **keywords)
+    if bundle.table not in _FACTORIES:
+        raise BadBundle("a function that makes none")
+    if bundle.table != "operator.itemgetter":
+        names = arguments if bundle.table == "operator.attrgetter" else arguments[:1]
+        if not names or not all(isinstance(name, str) and not _is_hidden(name) for name in names):
+            raise BadBundle("a member that no checked function names")
+    return _callable(_FACTORIES[bundle.table](*arguments, **keywords))
+
+
+def _is_hidden(path: str) -> bool:
+    return any(not name.isidentifier() or name.startswith("_") for name in path.split("."))
 
 
 def table_entry(name: str) -> Any:
@@ -77,7 +111,7 @@ class _Builder:
     """The functions of one bundle, each built once."""
 
     def __init__(self, bundle: FunctionBundle, captured: object) -> None:
-        if not isinstance(captured, dict) or not set(captured) <= {"globals", "closure", "closures"}:
+        if not isinstance(captured, dict) or not set(captured) <= {"globals", "closure", "closures", "applied"}:
             raise BadBundle("captured data of another shape")
         self.entry = bundle.entry
         self.globals: dict[str, Any] = captured.get("globals", {})

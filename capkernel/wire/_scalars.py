@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import warnings
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from capkernel.wire import _clock
-from capkernel.wire._codec import Reader, Writer
+from capkernel.wire._codec import BadValue, Reader, Unsendable, Writer
 
 _COMPLEX = struct.Struct("<dd")
 _DOUBLE = struct.Struct("<d")
@@ -88,6 +90,34 @@ def _put_uuid(out: Writer, value: UUID) -> None:
     out.raw(b"U" + value.bytes)
 
 
+# `re.DEBUG` would print where the pattern is made anew.
+_PATTERN_FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
+
+
+def _put_pattern(out: Writer, value: re.Pattern[Any]) -> None:
+    if value.flags & ~_PATTERN_FLAGS:
+        raise Unsendable("a pattern that prints while it is compiled")
+    out.raw(b"x" if isinstance(value.pattern, str) else b"X")
+    out.integer(value.flags)
+    if isinstance(value.pattern, str):
+        out.text(value.pattern)
+    else:
+        out.sized(bytes(value.pattern))
+
+
+def _get_pattern(source: Reader, *, is_text: bool) -> re.Pattern[Any]:
+    flags = source.integer()
+    pattern: Any = source.text() if is_text else bytes(source.sized())
+    if flags & ~_PATTERN_FLAGS:
+        raise BadValue("a pattern with unknown flags")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning would show a part of the pattern
+            return re.compile(pattern, flags)
+    except (re.error, ValueError, OverflowError, RecursionError):
+        raise BadValue("a pattern that cannot be compiled") from None
+
+
 def _tagged(tag: bytes, put: Callable[[Writer, Any], None]) -> Callable[[Writer, Any], None]:
     def tagged(out: Writer, value: Any) -> None:
         out.raw(tag)
@@ -113,6 +143,7 @@ PUT: dict[type, Callable[[Writer, Any], None]] = {
     Decimal: _put_decimal,
     Fraction: _put_fraction,
     UUID: _put_uuid,
+    re.Pattern: _put_pattern,
 }
 
 
@@ -130,7 +161,7 @@ SKIP: dict[bytes, Callable[[Reader], None]] = {
     **dict.fromkeys((b"i", b"f"), _skip(8)),
     **dict.fromkeys((b"c", b"U"), _skip(16)),
     **dict.fromkeys((b"I", b"s", b"b", b"B", b"C"), _skip(sized=1)),
-    b"R": _skip(sized=2),
+    **dict.fromkeys((b"R", b"x", b"X"), _skip(sized=2)),
     b"r": _skip(sized=3),
     b"D": _clock.skip_date,
     b"T": _clock.skip_time,
@@ -158,4 +189,6 @@ GET: dict[bytes, tuple[str, Callable[[Reader], Any]]] = {
     b"C": ("Decimal", lambda source: Decimal(source.text())),
     b"R": ("Fraction", _get_fraction),
     b"U": ("UUID", lambda source: UUID(bytes=bytes(source.take(16)))),
+    b"x": ("Pattern", lambda source: _get_pattern(source, is_text=True)),
+    b"X": ("Pattern", lambda source: _get_pattern(source, is_text=False)),
 }

@@ -6,7 +6,7 @@ never values.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -53,6 +53,11 @@ class CodeKey(msgspec.Struct, frozen=True, array_like=True):
     line: int  # co_firstlineno, 1-based
     name: str  # co_name
     span: tuple[int, int, int, int]  # smallest start and largest end of its instructions: line, column, line, column
+
+
+Made = Literal["", "partial", "factory"]
+"""How the function that is applied comes from the one that is designated: it itself; `functools.partial` of it, as of a
+method bound to plain data; or what it returns (`operator.itemgetter("a")`)."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):

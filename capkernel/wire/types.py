@@ -79,7 +79,7 @@ def check_captured(captured: bytes, expected: dict[tuple[str, str], TypeNode]) -
     try:
         look = _Look(opened(captured)[1])
         for group in look.dict_of_str():
-            if group in ("globals", "closure"):
+            if group in ("globals", "closure", "applied"):
                 look.names(group, expected)
             elif group == "closures":
                 for function in look.dict_of_str():

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from capkernel.wire.plan import CodeKey, PureFunction
+from capkernel.wire.plan import CodeKey, Made, PureFunction
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -38,12 +38,14 @@ class FunctionBundle(msgspec.Struct, frozen=True):
 
     The captured data beside it is one `wire.values` dict: "globals" {name: value} for all functions, "closure"
     {name: value} for the entry, and optionally "closures" {function_id(key): {name: value}} for others with free
-    variables of their own. Classified objects in it are handles.
+    variables of their own. Classified objects in it are handles. With `made`, "applied" holds {"arguments": list,
+    "keywords": dict}.
     """
 
     entry: CodeKey | None = None
     table: str = ""
     functions: tuple[PureFunction, ...] = ()
+    made: Made = ""
 
 
 _KEEPING_TABLES = frozenset(("builtins.str.strip",))
@@ -51,6 +53,8 @@ _KEEPING_TABLES = frozenset(("builtins.str.strip",))
 
 def keeps_format(bundle: FunctionBundle) -> bool:
     """Whether the function leaves the text of a secret whole: its argument, stripped at most, in fixed text."""
+    if bundle.made:
+        return False
     return bundle.table in _KEEPING_TABLES or any(f.keeps_format for f in bundle.functions if f.key == bundle.entry)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from capkernel.wire.local_names import NO_NAMES, LocalNames
-from capkernel.wire.plan import CodeKey, MaskSite
+from capkernel.wire.plan import CodeKey, Made, MaskSite
 
 # A body from the worker is decoded into Python objects in the kernel, which take far more room than its bytes. Outputs
 # are limited anyway; contents of files travel as the blob.
@@ -173,6 +173,7 @@ class FunctionRef(msgspec.Struct, frozen=True):
 
     key: CodeKey | None = None
     table: str = ""
+    made: Made = ""  # what is made of it, with the arguments that stand in the captured data
 
 
 class Classify(msgspec.Struct, tag="classify", frozen=True):

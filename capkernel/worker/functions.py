@@ -7,12 +7,16 @@ the kernel finds the checked source by itself. Nothing here decides whether the 
 from __future__ import annotations
 
 import dis
+import functools
+import operator
+import re
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 from capkernel.api.classified import Classified
 from capkernel.wire.codekey import code_key
+from capkernel.wire.plan import Made
 from capkernel.wire.values import Unsendable, encode
 from capkernel.wire.vault import function_id
 from capkernel.wire.worker import FunctionRef
@@ -34,19 +38,27 @@ class Functions:
 
         Raises TypeError, naming the capture, when the function or what it captures cannot be sent.
         """
-        if type(function) is FunctionType:
-            key = code_key(function.__code__)
+        made, designated, arguments, keywords = _taken_apart(function)
+        applied: dict[str, Any] = {}
+        if made:
+            applied = {"applied": {"arguments": list(arguments), "keywords": keywords}}
+        if type(designated) is FunctionType:
+            key = code_key(designated.__code__)
             if key is not None:
-                return FunctionRef(key=key), self._captured(function)
-        table = _qualified_name(function)
+                return FunctionRef(key=key, made=made), self._captured(designated, applied)
+        table = _qualified_name(designated) or _method_of_data(designated)
         if table is None:
             raise TypeError(
                 f"map takes a function defined in a cell, or a library function by its name; got {_kind(function)}: "
                 "write `lambda x: ...`"
             )
-        return FunctionRef(table=table), encode({"globals": {}, "closure": {}})
+        try:
+            data = encode({"globals": {}, "closure": {}, **applied})
+        except Unsendable as problem:
+            raise TypeError(f"`{table}` is given arguments that cannot be sent to the vault: {problem}") from None
+        return FunctionRef(table=table, made=made), data
 
-    def _captured(self, function: FunctionType) -> bytes:
+    def _captured(self, function: FunctionType, applied: dict[str, Any]) -> bytes:
         data: dict[str, Any] = {}
         closures: dict[str, dict[str, Any]] = {}  # by function
         seen: set[int] = set()
@@ -74,13 +86,16 @@ class Functions:
         entry = code_key(function.__code__)
         assert entry is not None
         closure = closures.pop(function_id(entry), {})
-        captured = {"globals": data, "closure": closure, "closures": closures}
+        captured = {"globals": data, "closure": closure, "closures": closures, **applied}
         if not closures:
             del captured["closures"]
         try:
             return encode(captured, handle_of=_handle)
         except Unsendable:
-            raise self._culprit(function, [data, closure, *closures.values()]) from None
+            bound = applied.get("applied", {})
+            sent = dict(enumerate(bound.get("arguments", ()))) | bound.get("keywords", {})
+            given = {f"argument {name}": value for name, value in sent.items()}
+            raise self._culprit(function, [data, closure, *closures.values(), given]) from None
 
     def _free(self, function: FunctionType) -> list[tuple[str, str, Any]]:
         found = [
@@ -125,6 +140,34 @@ class Functions:
                         f"{problem}"
                     )
         return TypeError(f"`{function.__name__}` captures more than can be sent to the vault")
+
+
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_DATA = (str, bytes, int, float, list, tuple, dict, set, frozenset, re.Pattern)
+
+
+def _taken_apart(function: Any) -> tuple[Made, Any, tuple[Any, ...], dict[str, Any]]:
+    """How it is made, of what, with which arguments: a partial, a getter of `operator`, a method of plain data."""
+    if type(function) is functools.partial:
+        inner: Any = function.func
+        owner = (inner.__self__,) if _method_of_data(inner) is not None else ()
+        return "partial", inner, owner + function.args, dict(function.keywords)
+    if type(function) in _GETTERS:
+        maker, arguments = function.__reduce__()[:2]
+        if type(maker) is functools.partial:  # with keywords
+            return "factory", maker.func, maker.args + arguments, dict(maker.keywords)
+        return "factory", maker, arguments, {}
+    if _method_of_data(function) is not None:
+        return "partial", function, (function.__self__,), {}
+    return "", function, (), {}
+
+
+def _method_of_data(function: Any) -> str | None:
+    """`builtins.str.join` for `", ".join`."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, BuiltinFunctionType) and type(owner) in _DATA:
+        return f"{type(owner).__module__}.{type(owner).__name__}.{function.__name__}"
+    return None
 
 
 def _handle(value: object) -> str | None:

@@ -101,6 +101,35 @@ def test_the_person_sees_every_kind_of_value_and_why_one_failed(kernel: LiveKern
         assert canary not in repr(lines)
 
 
+def test_functions_that_are_made_where_they_are_given(kernel: LiveKernel) -> None:
+    setup = """\
+import re, operator
+from functools import partial
+def add(n, x, k=1):
+    return x + n * k
+names = {"a": 5}
+digits = re.compile("[0-9]+")
+up = True"""
+    assert kernel.run(setup).ok
+    wanted = {
+        "classify(4).map(partial(add, 3, k=2))": Number("int", "10"),
+        "classify(2.55).map(partial(round, ndigits=0))": Number("float", "3.0"),
+        'classify({"a": 7}).map(operator.itemgetter("a"))': Number("int", "7"),
+        'classify("b,c").map(operator.methodcaller("replace", ",", "+"))': Text("b+c", 3),
+        'classify(8).map(operator.attrgetter("real"))': Number("int", "8"),
+        'classify(["x", "y"]).map("-".join)': Text("x-y", 3),
+        'classify("a").map(names.get)': Number("int", "5"),
+        'classify("a1b22").map(lambda x: digits.sub("#", x))': Text("a#b#", 4),
+        'classify("a1b").map(partial(digits.sub, "_"))': Text("a_b", 3),
+        'classify("é").map(str.upper if up else str.lower)': Text("É", 1),
+    }
+    for number, text in enumerate(wanted, 3):
+        made = kernel.run(f"v = {text}")
+        assert made.ok, (text, made.everything)
+        with the_link() as link:
+            assert reveal(link, how="map", cell=number) == wanted[text], text
+
+
 def test_the_list_says_the_same_whatever_the_value_is(kernel: LiveKernel) -> None:
     """One function, a value that it takes and one that it fails on: only the reveal tells them apart."""
     lines = []

@@ -6,11 +6,21 @@ import ast
 from collections.abc import Mapping
 
 from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View
+from capkernel.checker.captures.made_functions import MadeFunction, made_function
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder, Unshippable
 from capkernel.checker.captures.purity import Purity
 from capkernel.checker.captures.reach import Violation
-from capkernel.checker.captures.types import API, Types, holds_classified, is_any, is_classified, shown
+from capkernel.checker.captures.types import (
+    API,
+    Types,
+    holds_classified,
+    is_any,
+    is_callable,
+    is_classified,
+    shown,
+    unsendable,
+)
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import pure
 from capkernel.diagnostics.model import Captured, Note
@@ -60,6 +70,14 @@ class MapCalls:
 
     def _judge(self, given: ast.expr) -> None:
         view = self._view(given)
+        if isinstance(given, ast.IfExp):
+            self._judge(given.body)
+            self._judge(given.orelse)
+            return
+        made = made_function(given, self._context, view)
+        if made is not None:
+            self._judge_made(given, made, view)
+            return
         function = self._function(given, view)
         if isinstance(function, Function):
             self._judge_function(given, function, view)
@@ -68,10 +86,74 @@ class MapCalls:
             if path and not path.startswith(API) and pure().is_pure(path):
                 resolved = self._context.resolve(given)
                 self._plan.add_table(path, "" if resolved is None else resolved.fullname)
-            else:
+            elif not self._refuse_bound(given):
                 self._refuse_unknown(given, path)
         else:
             self._refuse(given, f"function given to `Classified.map` cannot be verified: {function}")
+
+    def _judge_made(self, given: ast.expr, made: MadeFunction, view: View) -> None:
+        """A partial, a getter, a method of plain data: the function, and what it is given."""
+        inner = None if made.function is None else self._function(made.function, view)
+        names = [""] * (len(made.arguments) - len(made.names))
+        if isinstance(inner, Function):
+            parameters = inner.node.args.posonlyargs + inner.node.args.args
+            names = [*(one.arg for one in parameters), *names][: len(names)]
+        written = (
+            Purity(view, self._types, self._classes).mutated_parameters(inner) if isinstance(inner, Function) else ()
+        )
+        why = made.why
+        for argument, parameter in zip(made.arguments, [*names, *made.names], strict=True):
+            typ = self._context.type_of(argument)
+            name = _short(argument) if isinstance(argument, (ast.Name, ast.Attribute)) else "an argument"
+            if not self._types.is_plain(typ) or is_callable(typ):
+                self._refuse_made(given, f"it captures `{name}`, which is not plain data", name, shown(typ))
+                return
+            if unsendable(typ):
+                self._refuse_made(
+                    given,
+                    f"it captures `{name}`, and no `{unsendable(typ)}` can be sent to the vault",
+                    name,
+                    shown(typ),
+                )
+                return
+            if parameter in written:
+                why = f"it writes to `{name}`, which it captures"
+        if why:
+            self._refuse_made(given, why)
+        elif made.function is None:
+            self._plan.add_table(made.table)
+        else:
+            self._judge(made.function)
+
+    def _refuse_bound(self, given: ast.expr) -> bool:
+        """A method of an object that cannot be sent along."""
+        if not isinstance(given, ast.Attribute) or path_of(given.value, self._context, self._view(given)):
+            return False
+        typ = self._context.type_of(given.value)
+        kind = unsendable(typ)
+        if is_callable(typ) or typ is None:
+            return False
+        name = _short(given.value)
+        if kind:
+            why = f"it captures `{name}`, and no `{kind}` can be sent to the vault"
+            fix = f"secret.map(lambda x: {kind}(...).{given.attr}(x))"
+        elif not self._types.is_plain(typ):
+            why, fix = f"it captures `{name}`, which is not plain data", "secret.map(lambda x: ...)"
+        else:
+            return False
+        self._refuse_made(given, why, name, shown(typ), fix)
+        return True
+
+    def _refuse_made(self, given: ast.expr, why: str, name: str = "", typ: str = "", fix: str = "") -> None:
+        self._report.add(
+            "impure-map",
+            given,
+            f"function given to `Classified.map` must be pure: {why}",
+            label=f"captures `{name}`" if name else "",
+            captured=(Captured(name, typ, "this call"),) if name else (),
+            help="write a lambda that makes what it needs, and capture plain data only",
+            fix=show(fix or "secret.map(lambda x: ...)"),
+        )
 
     def _function(self, given: ast.expr, view: View) -> Function | str:
         """The session function that `given` is; "" for anything else; otherwise why it is not one function."""

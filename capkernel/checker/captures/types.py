@@ -248,6 +248,20 @@ class Types:
         )
 
 
+# Plain, but not in the codec that captured data is sent in.
+_NOT_SENT = ("re.Match", "pathlib.", "collections.", "types.", "random.", "string.")
+
+
+def unsendable(typ: Type | None) -> str:
+    """The class of which values cannot be sent to the vault, when a value of this type is or holds one; else ""."""
+    for part in [] if typ is None else _parts(typ):
+        info = part.partial_fallback.type if isinstance(part, TupleType) else None
+        info = part.type if isinstance(part, Instance) else info
+        if info is not None and (is_session_module(info.module_name) or info.fullname.startswith(_NOT_SENT)):
+            return info.name
+    return ""
+
+
 def is_callable(typ: Type | None) -> bool:
     """Whether a type is a function or a class itself: code, that no codec sends."""
     return typ is not None and isinstance(get_proper_type(typ), (CallableType, Overloaded, TypeType))

@@ -58,6 +58,8 @@ def _given(source: Source, call: ast.Call, given: ast.expr, diagnostic: Diagnost
         texts = [literal(one) for one in given.args]
         arguments = [source.segment(one) for one in given.args]
         if function == "partial" and arguments:
+            if not isinstance(given.args[0], (ast.Name, ast.Attribute)):
+                arguments[0] = f"({arguments[0]})"
             rest = [*arguments[1:], "x", *(f"{k.arg}={source.segment(k.value)}" for k in given.keywords if k.arg)]
             yield from safe(
                 "write it as a lambda", source.replace(given, f"lambda x: {arguments[0]}({', '.join(rest)})")
@@ -74,11 +76,10 @@ def _given(source: Source, call: ast.Call, given: ast.expr, diagnostic: Diagnost
         test, first, second = (source.segment(one) for one in (given.test, given.body, given.orelse))
         choice = f"lambda x: {first}(x) if {test} else {second}(x)"
         yield from safe("choose inside the function", source.replace(given, choice))
-    if isinstance(given, (ast.Name, ast.Attribute)):
+    if isinstance(given, (ast.Name, ast.Attribute)) and "can be sent" not in diagnostic.message:
         yield from safe("write it as a lambda", source.replace(given, f"lambda x: {source.segment(given)}(x)"))
         if isinstance(given, ast.Attribute):
             yield from safe("write it as a lambda", source.replace(given, f"lambda x: x.{given.attr}()"))
-    del diagnostic
 
 
 def _directly(source: Source, node: ast.AST) -> Repairs:

@@ -198,16 +198,17 @@ def ambient() -> Ambient:
 
 @cache
 def pure() -> Pure:
-    data = _load("pure.toml")
+    data, scipy = _load("pure.toml"), _load("pure_scipy.toml")
     listed = {f"builtins.{name}" for name in data["builtins"]["names"]}
-    for module, names in data["names"].items():
+    members = data["names"] | scipy["names"]
+    for module, names in members.items():
         listed |= {f"{module}.{name}" for name in names}
     methods = data["methods"]
     return Pure(
         names=frozenset(listed),
         modules=frozenset(data["modules"]["all"]),
-        partial_modules=frozenset(data["modules"]["partial"]) | frozenset(data["names"]),
-        exceptions=frozenset(data["except"]["names"]),
+        partial_modules=frozenset(data["modules"]["partial"]) | {"scipy"} | frozenset(members),
+        exceptions=frozenset(data["except"]["names"]) | frozenset(scipy["except"]["names"]),
         effects=data["effects"],
         impure_methods=frozenset(methods["impure"]),
         text_without_target=frozenset(methods["text_without_target"]),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from capkernel.vault.apply import BadBundle, failure_of, run, table_entry
-from capkernel.wire.plan import CodeKey, FreeName, PureFunction
+from capkernel.wire.plan import CodeKey, FreeName, Made, PureFunction
 from capkernel.wire.values import Unsendable, decode, encode
 from capkernel.wire.vault import FunctionBundle, function_id
 
@@ -45,9 +46,10 @@ def apply(
     captured: dict[str, Any] | None = None,
     held: dict[str, bytes] | None = None,
     flat: bool = False,
+    made: Made = "",
 ) -> object:
     """The first function is the entry."""
-    bundle = FunctionBundle(functions[0].key if functions else None, table, functions)
+    bundle = FunctionBundle(functions[0].key if functions else None, table, functions, made)
     blob = encode(captured or {"globals": {}, "closure": {}}, handle_of=handle_of)
     return decode(run(bundle, encode(argument), blob, held or {}, flat=flat))
 
@@ -106,6 +108,51 @@ def test_modules_and_table_entries() -> None:
     assert made == 3
     assert apply(" a ", table="builtins.str.strip") == "a"
     assert apply([1, 2], table="builtins.len") == 2
+
+
+def given(*arguments: object, **keywords: object) -> dict[str, Any]:
+    return {"globals": {}, "closure": {}, "applied": {"arguments": list(arguments), "keywords": keywords}}
+
+
+@pytest.mark.parametrize(
+    ("table", "made", "captured", "argument", "result"),
+    [
+        ("builtins.round", "partial", given(ndigits=1), 2.55, 2.5),
+        ("builtins.str.join", "partial", given(", "), ["a", "b"], "a, b"),
+        ("builtins.dict.get", "partial", given({"a": 1}), "a", 1),
+        ("re.Pattern.findall", "partial", given(re.compile("a.")), "abac", ["ab", "ac"]),
+        ("operator.itemgetter", "factory", given("a", "b"), {"a": 1, "b": 2}, (1, 2)),
+        ("operator.itemgetter", "factory", given("__class__"), {"__class__": 1}, 1),
+        ("operator.attrgetter", "factory", given("real"), 3, 3),
+        ("operator.methodcaller", "factory", given("split", sep=","), "a,b", ["a", "b"]),
+    ],
+)
+def test_functions_that_are_made_anew(table: str, made: Made, captured: Any, argument: object, result: object) -> None:
+    assert apply(argument, table=table, made=made, captured=captured) == result
+
+
+def test_a_partial_of_a_function_of_a_cell() -> None:
+    add = function("add", "def add(n, x, *, k):\n    return x + n * k\n")
+    assert apply(1, add, made="partial", captured=given(3, k=10)) == 31
+
+
+@pytest.mark.parametrize(
+    ("table", "made", "captured"),
+    [
+        ("builtins.round", "partial", None),
+        ("builtins.round", "partial", {"globals": {}, "applied": {"arguments": []}}),
+        ("builtins.round", "partial", {"globals": {}, "applied": {"arguments": {}, "keywords": {}}}),
+        ("builtins.type", "factory", given("a")),
+        ("operator.attrgetter", "factory", given("__class__")),
+        ("operator.attrgetter", "factory", given("real.__class__")),
+        ("operator.methodcaller", "factory", given("__reduce__")),
+        ("operator.methodcaller", "factory", given(3)),
+        ("operator.attrgetter", "factory", given()),
+    ],
+)
+def test_functions_that_cannot_be_made(table: str, made: Made, captured: Any) -> None:
+    with pytest.raises(BadBundle):
+        apply(3, table=table, made=made, captured=captured)
 
 
 def test_numpy_and_pandas_captured_by_value() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import struct
 import time
 import uuid
@@ -75,7 +76,8 @@ def test_everything_can_be_passed_over() -> None:
         datetime.time(1, 2), datetime.datetime(2020, 1, 2, tzinfo=zone), datetime.time(1, tzinfo=datetime.UTC),
         datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=1), "here")),
         datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
-        datetime.timedelta(1), Decimal("1.5"), Fraction(1, 3), uuid.uuid4(), [1, [2]], {"a": {1, 2}}, np.zeros((2, 3)),
+        datetime.timedelta(1), Decimal("1.5"), Fraction(1, 3), uuid.uuid4(), re.compile("a", re.I), re.compile(b"b"),
+         [1, [2]], {"a": {1, 2}}, np.zeros((2, 3)),
         np.float32(1), np.datetime64("2020-01-01", "D"), np.bytes_(b"x"), np.complex128(1j),
         pd.DataFrame({"a": [1.5], "b": ["x"]}), pd.Timestamp("2020-01-01", tz="Europe/Paris"), pd.NA,
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import subprocess
 import sys
 import zoneinfo
@@ -38,6 +39,7 @@ def again(value: object) -> object:
         datetime(2024, 1, 1, tzinfo=timezone(timedelta(seconds=-61), "odd")),
         datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
         Decimal("1.50"), Decimal("-Infinity"), Fraction(-1, 3), UUID(int=5),
+        re.compile("a+\\d", re.I), re.compile("(?x) a # b"), re.compile(b"\\xff"), re.compile("é", re.M | re.S | re.A),
         np.float32(1.5), np.int8(-3), np.bool_(True), np.str_(""), np.bytes_(b"a\0"), np.datetime64("2024-01-01"),
         np.timedelta64(3, "ms"), np.complex128(1j), pd.Timestamp("2024-01-01"), pd.Timedelta("3s"),
         pd.Timestamp("2024-10-27 01:30", tz="UTC").tz_convert("Europe/Berlin"), pd.Timestamp.max,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import operator
+import re
 from typing import Any
 
 import pytest
@@ -131,7 +134,61 @@ def test_what_cannot_be_sent_is_named(make: Any) -> None:
         functions.describe(names["f"])
 
 
-@pytest.mark.parametrize("function", ["abc".join, [].append, object(), __import__("functools").partial(len)])
+def applied(blob: bytes) -> Any:
+    return decode(blob)["applied"]
+
+
+@pytest.mark.parametrize(
+    ("function", "table", "made", "arguments", "keywords"),
+    [
+        (functools.partial(round, ndigits=1), "builtins.round", "partial", [], {"ndigits": 1}),
+        (functools.partial(pow, 2), "builtins.pow", "partial", [2], {}),
+        (", ".join, "builtins.str.join", "partial", [", "], {}),
+        ({"a": 1}.get, "builtins.dict.get", "partial", [{"a": 1}], {}),
+        (re.compile("a+").findall, "re.Pattern.findall", "partial", [re.compile("a+")], {}),
+        (functools.partial(re.compile("a").sub, "b"), "re.Pattern.sub", "partial", [re.compile("a"), "b"], {}),
+        (functools.partial("a".replace, "a"), "builtins.str.replace", "partial", ["a", "a"], {}),
+        (operator.itemgetter("a"), "operator.itemgetter", "factory", ["a"], {}),
+        (operator.itemgetter(1, 2), "operator.itemgetter", "factory", [1, 2], {}),
+        (operator.attrgetter("a.b"), "operator.attrgetter", "factory", ["a.b"], {}),
+        (operator.methodcaller("split", ","), "operator.methodcaller", "factory", ["split", ","], {}),
+        (operator.methodcaller("split", sep=","), "operator.methodcaller", "factory", ["split"], {"sep": ","}),
+    ],
+)
+def test_what_a_function_is_made_of(
+    function: Any, table: str, made: str, arguments: list[Any], keywords: dict[str, Any]
+) -> None:
+    reference, blob = session("")[1].describe(function)
+    assert (reference.table, reference.made, reference.key) == (table, made, None)
+    assert applied(blob) == {"arguments": arguments, "keywords": keywords}
+
+
+def test_a_partial_of_a_function_of_the_session() -> None:
+    names, functions = session("def add(n, x):\n    return x + n + more\nmore = 1")
+    reference, blob = functions.describe(functools.partial(names["add"], 3))
+    assert reference.key is not None
+    assert reference.made == "partial"
+    assert decode(blob) == {
+        "globals": {"more": 1}, "closure": {}, "applied": {"arguments": [3], "keywords": {}},
+    }  # fmt: skip
+
+
+def test_an_argument_that_cannot_be_sent_is_named() -> None:
+    names, functions = session("def add(n, x):\n    return x")
+    with pytest.raises(TypeError, match="argument 0"):
+        functions.describe(functools.partial(names["add"], object()))
+    with pytest.raises(TypeError, match="arguments that cannot be sent"):
+        functions.describe(functools.partial(pow, object()))
+
+
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize(
+    "function",
+    [object(), Text(",").join, functools.partial(Text(",").join)],
+)
 def test_what_is_no_function_by_name_is_refused(function: Any) -> None:
     with pytest.raises(TypeError, match="map takes a function"):
         session("")[1].describe(function)
