@@ -62,6 +62,7 @@ async def _session(arguments: argparse.Namespace, directory: Path) -> int:
     async with opened as session:
         asker.serve(session, asyncio.get_running_loop())
         if terminal:
+            await session.check("None")  # answered when the session is ready
             state = await session.state()
             print(f"capkernel: {state.profile} profile, {state.sandbox} sandbox. Ctrl-C interrupts, Ctrl-D ends.")
         await converse(session, _terminal(session) if terminal else _standard_input(), Page(colours=terminal))
