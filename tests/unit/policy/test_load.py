@@ -49,6 +49,17 @@ def test_a_full_policy(tmp_path, monkeypatch):
     assert policy.root_paths() == (tmp_path, Path("/home/somebody/data"), Path("/srv/shared"))
 
 
+def test_an_empty_object_is_the_default(tmp_path):
+    (tmp_path / "capkernel.json").write_text("{}")
+    policy, default = load_policy(tmp_path / "capkernel.json"), default_policy(tmp_path)
+    assert (policy.profile, policy.files, policy.limits, policy.sandbox) == (
+        default.profile,
+        default.files,
+        default.limits,
+        default.sandbox,
+    )
+
+
 def test_an_empty_policy_is_the_default(tmp_path):
     policy, default = load_policy(write(tmp_path, "")), default_policy(tmp_path)
     assert (policy.profile, policy.files, policy.limits, policy.sandbox) == (
