@@ -127,6 +127,20 @@ SEES = {  # number → body of the block, what it prints
         "[('links/in.txt', 'needle near'), ('links/near.txt', 'needle near')]\n",
     ),
     103: ("print(fs.find('links', 'near*'))", "['links/near.txt']\n"),
+    345: (
+        "f = fs.access('t/round.txt')\nf.write('kept')\ntext = f.read()\nf.delete()\nprint(text, f.exists)",
+        "kept False\n",
+    ),
+    348: ("print([m.line for m in fs.grep('t/a.txt', 'o')])", "['one', 'two needle']\n"),
+    350: ("for path in [e.path for e in fs.access('t/sub').walk()]: print(path)", "t/sub/c.txt\n"),
+    351: (
+        "print([e.path for e in fs.access('t').walk() if not e.is_directory and e.name != 'hush'])",
+        "['t/a.txt', 't/b.py', 't/sub/c.txt']\n",
+    ),
+    353: (
+        "f = fs.access('t/more.txt')\nf.append('a')\nf.append('b')\nprint(f.read())\nf.delete()\nprint(f.exists)",
+        "ab\nFalse\n",
+    ),
     110: ("print('near.txt' in [e.name for e in fs.access('links').children])", "True\n"),
 }
 
