@@ -37,6 +37,9 @@ _KEEPING_DECORATORS = frozenset(
     f"functools.{name}" for name in ("cache", "lru_cache", "singledispatch", "singledispatchmethod")
 )
 _BARE_DECORATORS = ("builtins.", "contextlib.", "functools.", "typing.", "typing_extensions.", "abc.", "dataclasses.")
+_APPLYING = frozenset(
+    "apply applymap map agg aggregate transform filter assign apply_along_axis apply_over_axes fromfunction".split()
+)
 _WHOLE = frozenset(("append", "appendleft", "add", "put", "put_nowait"))
 _PASSING = frozenset(("concurrent.futures.as_completed", "asyncio.as_completed"))
 _RUNNING = frozenset(("asyncio.to_thread",))
@@ -153,8 +156,14 @@ class Calls(Functions):
             return NOTHING
         if receiver and self.is_capability_only(typ, receiver):
             given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
-            self.store(receiver - {token for token in receiver if isinstance(token, Cap)}, given, node, "it")
-            return self._api_method(node, receiver, arguments)
+            containers = frozenset(token for token in receiver if isinstance(token, Site))
+            if containers:
+                self.store(containers, given, node, "it")
+            result = self._api_method(node, receiver, arguments)
+            if function.attr == "lines":  # it holds the file until it is run through, and gives text
+                result = frozenset(token for token in result if isinstance(token, Site) and token.node is node)
+                self.produces(result, NOTHING)
+            return result
         made = self._class_of(function)
         if made is not None:
             return self._construct(node, made, arguments)
@@ -232,7 +241,8 @@ class Calls(Functions):
     def _api_method(self, node: ast.Call, receiver: Value, arguments: Arguments) -> Value:
         for _, value in arguments:
             self._call_back(node, value, NOTHING)
-        held = receiver.union(*(value for _, value in arguments)) if arguments else receiver
+        # What a capability gives is made of itself: it takes nothing but text.
+        held = receiver.union(*(value for _, value in arguments)) if arguments and not receiver else receiver
         self.transparent.add(node)
         return self.cut(self.context.type_of(node), self.made(node, held) | held)
 
@@ -360,12 +370,16 @@ class Calls(Functions):
             *(self.heap.contents.get(token, NOTHING) for token in receiver if isinstance(token, Site))
         )
         keeps = keeps or any(self._is_bound(expression, value) for expression, value in arguments)
+        returned: Arguments = []
+        of_arrays = self._is_of_arrays(function, name)
+        data = frozenset(token for token in given if not isinstance(token, Closure)) if of_arrays else given
         for expression, value in arguments:
-            self._call_back(node, value, given | inside | (receiver & UNKNOWN))
+            returned.append((expression, self._call_back(node, value, data | inside | (receiver & UNKNOWN))))
             self.hooks(expression, value)
             if caps:
                 self.implicit(node, [expression], ("__call__",), [given])
-        if caps and self._is_of_arrays(function, name):
+        if caps and of_arrays:
+            self._check_put_into_data(node, returned, with_functions=True)
             files_only = name in ambient().path_functions or (
                 isinstance(function, ast.Attribute) and function.attr in ambient().path_methods
             )
@@ -382,6 +396,8 @@ class Calls(Functions):
             if typ is not None and all(info.fullname == "pandas.core.frame.DataFrame" for info in instances(typ)):
                 return NOTHING
         holds = self.heap.within(given) | self.heap.within(receiver)
+        if of_arrays and name.rpartition(".")[2] in _APPLYING:  # it holds what the functions gave, not the functions
+            holds = frozenset(token for token in holds if not isinstance(token, Closure) and not self._is_code(token))
         if caps and keeps:
             # Every object that can carry may now hold every other.
             places = [*arguments, (function.value if isinstance(function, ast.Attribute) else function, receiver)]
@@ -405,11 +421,15 @@ class Calls(Functions):
         typ = self.context.type_of(function.value) if isinstance(function, ast.Attribute) else None
         return typ is not None and any(info.fullname.startswith(_OF_ARRAYS) for info in instances(typ))
 
-    def _check_put_into_data(self, node: ast.AST, arguments: Arguments) -> None:
+    def _is_code(self, token: Token) -> bool:
+        return isinstance(token, Site) and self._keeps_code(token)
+
+    def _check_put_into_data(self, node: ast.AST, arguments: Arguments, with_functions: bool = False) -> None:
         """An array or frame of objects could hold a capability; a function that only runs meanwhile is fine."""
         for _, value in arguments:
             inside = self.heap.within(frozenset(token for token in value if not isinstance(token, Closure)))
-            caps = {token for token in inside if isinstance(token, Cap)} & set(self.active)
+            found = self.caps(value) if with_functions else {token for token in inside if isinstance(token, Cap)}
+            caps = found & set(self.active)
             if caps:
                 self.escape(node, caps, "put into an array or a frame, whose type says that it holds plain data")
                 return

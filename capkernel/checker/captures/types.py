@@ -262,6 +262,14 @@ def unsendable(typ: Type | None) -> str:
     return ""
 
 
+def class_object(typ: Type | None) -> TypeInfo | None:
+    """The class that a value of this type is, when it is a class itself."""
+    proper = get_proper_type(typ) if typ is not None else None
+    if isinstance(proper, (CallableType, Overloaded)) and proper.is_type_obj():
+        return proper.type_object()
+    return next(instances(proper.item), None) if isinstance(proper, TypeType) else None
+
+
 def is_callable(typ: Type | None) -> bool:
     """Whether a type is a function or a class itself: code, that no codec sends."""
     return typ is not None and isinstance(get_proper_type(typ), (CallableType, Overloaded, TypeType))
