@@ -41,6 +41,7 @@ _APPLYING = frozenset(
     "apply applymap map agg aggregate transform filter assign apply_along_axis apply_over_axes fromfunction".split()
 )
 _WHOLE = frozenset(("append", "appendleft", "add", "put", "put_nowait"))
+_LINE_BY_LINE = frozenset(("csv.reader", "csv.DictReader"))
 _PASSING = frozenset(("concurrent.futures.as_completed", "asyncio.as_completed"))
 _RUNNING = frozenset(("asyncio.to_thread",))
 _OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
@@ -144,7 +145,7 @@ class Calls(Functions):
         typ = self.context.type_of(function.value)
         if _is_super(function.value):
             symbol = "" if resolved is None else resolved.fullname
-            methods = self._methods_named(symbol)
+            methods = self._methods_above(function.attr) or self._methods_named(symbol)
             receiver = self._self_value()
             if methods:
                 return self._run_methods(methods, node, receiver, arguments)
@@ -160,6 +161,8 @@ class Calls(Functions):
             if containers:
                 self.store(containers, given, node, "it")
             result = self._api_method(node, receiver, arguments)
+            if function.attr == "open":
+                self.opened.add(node)
             if function.attr == "lines":  # it holds the file until it is run through, and gives text
                 result = frozenset(token for token in result if isinstance(token, Site) and token.node is node)
                 self.produces(result, NOTHING)
@@ -232,9 +235,16 @@ class Calls(Functions):
         for decorator in reversed(getattr(function.node, "decorator_list", ())):
             if not is_accessor(decorator):
                 value = self.decorate(decorator, value)
+                if self._is_younger(decorator, function):
+                    value |= UNKNOWN  # the decorator of then has been replaced since
         self.active, self.frame, self.context = outside
         self._decorated[function.node] = value
         return value
+
+    def _is_younger(self, decorator: ast.expr, function: Function) -> bool:
+        named = decorator.func if isinstance(decorator, ast.Call) else decorator
+        entry = self.entries.get(named.id) if isinstance(named, ast.Name) else None
+        return entry is not None and entry.cell > function.context.number
 
     # ── libraries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,6 +261,10 @@ class Calls(Functions):
             return self._api_method(node, receiver, arguments)
         if path in borrows().starts and self._is_left_running(node, path.rpartition(".")[2], arguments):
             return self.made(node, NOTHING)  # said once; what follows from it is not said again
+        if path in _LINE_BY_LINE and arguments and all(self._is_open_file(*pair) for pair in arguments[:1]):
+            made = self.made(node, arguments[0][1])  # it holds the file until it is run through, and gives text
+            self.produces(made, NOTHING)
+            return made
         if path in _PASSING and arguments:
             return arguments[0][1]
         if path.startswith(("builtins.", "itertools.")):
@@ -387,6 +401,8 @@ class Calls(Functions):
             self._check_put_into_data(node, kept)
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
+        if self._reads_at_once(node, name, arguments):
+            return NOTHING
         if name in borrows().data and len(arguments) == len([pair for pair in arguments if self._is_open_file(*pair)]):
             return NOTHING  # what is read out of a file is data, whatever type it has
         if name in borrows().frames and all(
@@ -408,6 +424,14 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
+
+    def _reads_at_once(self, node: ast.AST, name: str, arguments: Arguments) -> bool:
+        """`pandas.read_csv(file)`: the file has been read when it returns, unless it is asked for pieces."""
+        if not name.startswith("pandas.read_") or not isinstance(node, ast.Call):
+            return False
+        if any(keyword.arg in (None, "chunksize", "iterator") for keyword in node.keywords):
+            return False
+        return all(self._is_open_file(*pair) for pair in arguments if self.reach(pair[1]))
 
     def _is_open_file(self, expression: ast.expr, value: Value) -> bool:
         typ = self.context.type_of(expression)

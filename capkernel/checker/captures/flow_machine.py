@@ -77,6 +77,7 @@ class Machine:
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
         self._running: dict[tuple[object, ...], Value] = {}
         self._decorated: dict[ast.AST, Value] = {}
+        self.opened: set[ast.AST] = set()  # calls of `open` in helpers that do not know the types
         self.files: set[Value] = set()  # what names of open files hold
         self.entered: dict[ast.AST, Cap] = {}  # calls by which the stack of a block enters a capability
         # What the blocks around wait for when they end (executors, task groups), with the capabilities that are open.

@@ -63,6 +63,14 @@ _PLAIN_MODULES = (
     "sys._",
     "string.",
 )
+# ... but for these, which hold a function they were given and call it later.
+_HOLDING_CODE = frozenset(
+    (
+        "numpy.vectorize",
+        "numpy.lib._function_base_impl.vectorize",
+        "pandas.io.formats.style.Styler",
+    )
+)
 # Plain when their arguments are.
 _CONTAINERS = frozenset(
     [f"builtins.{name}" for name in ("list", "tuple", "dict", "set", "frozenset")]
@@ -213,7 +221,7 @@ class Types:
         if is_session_module(proper.type.module_name):
             return all(self._plain(argument) for argument in proper.args) and self._plain_class(proper.type)
         if name.startswith(_PLAIN_MODULES):
-            return True
+            return name not in _HOLDING_CODE
         return proper.type.is_enum or (
             proper.type.is_named_tuple and proper.type.tuple_type is not None and self._plain(proper.type.tuple_type)
         )
