@@ -272,6 +272,7 @@ class Machine:
             caps = {cap for cap in self.caps(value) if cap in self.active and self._opened_inside(cap, frame)}
             if caps:
                 self.escape(node, caps, f"stored in `{node.id}` of the function around this one")
+                return  # said once; what follows from it is not said again
             value = value | frame.names.get(node.id, NOTHING)
         self.set_variable(frame, node.id, value, node)
 

@@ -63,12 +63,15 @@ _PLAIN_MODULES = (
     "sys._",
     "string.",
 )
-# ... but for these, which hold a function they were given and call it later.
+# ... but for these, which hold a function or a file that they were given, and use it later.
 _HOLDING_CODE = frozenset(
     (
         "numpy.vectorize",
         "numpy.lib._function_base_impl.vectorize",
         "pandas.io.formats.style.Styler",
+        "pandas.io.parsers.readers.TextFileReader",
+        "pandas.io.json._json.JsonReader",
+        "pandas.io.excel._base.ExcelFile",
     )
 )
 # Plain when their arguments are.
