@@ -191,14 +191,15 @@ class FileEffects:
         """
         with self._at(handle, "files.read_classified", cell) as place:
             self._allow(place, "files.read_classified", cell, ALLOWED)
-            origin = f"file:{place.shown}"
+            shown = place.shown
+            origin = f"file:{shown}"
             if not place.unseen:
                 return self._opened_for_vault(place), origin
         try:
             with self._at(handle, "files.read_classified", cell, seek=True) as place:
                 return self._opened_for_vault(place), origin
         except (EffectError, OSError) as problem:
-            self._record("files.read_classified", Denied(f"poison: {type(problem).__name__}"), cell, origin)
+            self._record("files.read_classified", Denied(f"poison: {type(problem).__name__}"), cell, shown)
             return None, origin
 
     def _opened_for_vault(self, place: Place) -> int:
@@ -271,7 +272,8 @@ class FileEffects:
         """Add `data` at the end; creates the file and its parents."""
         with self._at(handle, "files.append", cell, to_change=True) as place:
             decision = self._writable(place)
-            if decision == ALLOWED and place.status is not None and place.status.st_nlink > 1:
+            named = place.status is not None and stat.S_ISREG(place.status.st_mode) and place.status.st_nlink > 1
+            if decision == ALLOWED and named:
                 decision = Denied("the file has several names (hard links), and appending would change them all")
             self._allow(place, "files.append", cell, decision)
             flags = os.O_WRONLY | os.O_APPEND

@@ -19,7 +19,7 @@ from mypy.types import CallableType, NoneType
 
 from capkernel.checker.symbols import anything, or_anything
 from capkernel.wire.scope_bindings import arguments_of
-from capkernel.wire.syntax import walk
+from capkernel.wire.syntax import children, walk
 
 Became = dict[ast.AST, Node]
 
@@ -130,3 +130,15 @@ def _has(annotation: ast.expr, places: Container[tuple[int, int]]) -> bool:
 
 def has_finally(nodes: Iterable[ast.AST]) -> bool:
     return any(isinstance(node, (ast.Try, ast.TryStar)) and node.finalbody for node in nodes)
+
+
+def finally_depth(nodes: Iterable[ast.AST]) -> int:
+    """How many `try` statements with a `finally` stand in one another at most. `nodes`: parents before children."""
+    depths: dict[ast.AST, int] = {}
+    for node in nodes:
+        own = depths.get(node, 0) + (isinstance(node, (ast.Try, ast.TryStar)) and bool(node.finalbody))
+        if own:
+            depths[node] = own
+            for child in children(node):
+                depths[child] = own
+    return max(depths.values(), default=0)

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
+from mypy import errorcodes
 from mypy.build import State
 from mypy.errors import CompileError, ErrorInfo
 from mypy.freetree import free_tree
@@ -40,7 +41,15 @@ from mypy.typeops import make_simplified_union
 from mypy.types import Type
 
 from capkernel.checker.builds import API, NOTEBOOK, WarmBuild, present_libraries
-from capkernel.checker.conversion import Became, convert, erase_annotations, has_finally, hide_modules, open_none
+from capkernel.checker.conversion import (
+    Became,
+    convert,
+    erase_annotations,
+    finally_depth,
+    has_finally,
+    hide_modules,
+    open_none,
+)
 from capkernel.checker.messages import widen
 from capkernel.checker.outcome import bindings_of, code_of, set_by_functions
 from capkernel.checker.pending import Pending, TooEarly
@@ -67,6 +76,7 @@ _MODULE_NAMES = frozenset(
 )
 _BUILTINS = frozenset(dir(builtins))
 _CELL = "cell_"
+_DEEPEST_FINALLY = 8
 _RESULT = re.compile(r"_i?[1-9]\d{0,8}")
 
 
@@ -203,7 +213,7 @@ class Engine:
         state.type_check_first_pass()
         while state.type_check_second_pass():
             pass
-        state.detect_possibly_undefined_vars()
+        self._detect_undefined(state, nodes)
         types = dict(state.type_map())  # the checker empties its own when it is freed
 
         errors = _without_duplicates(self._manager.errors.error_info_map.get(state.xpath, []))
@@ -229,6 +239,13 @@ class Engine:
             globals_set=set_by_functions(tree, names, errors),
             imports=frozenset(state.dependencies_set),
         )
+
+    def _detect_undefined(self, state: State, nodes: list[ast.AST]) -> None:
+        """mypy looks at a `try` twice for its `finally`, so at the innermost of twenty a million times."""
+        if finally_depth(nodes) <= _DEEPEST_FINALLY:
+            state.detect_possibly_undefined_vars()
+        elif errorcodes.POSSIBLY_UNDEFINED in self._options.enabled_error_codes:
+            raise RecursionError  # where its answer may refuse the cell, there is no verdict without it
 
     def _convert(self, module: ast.Module, nodes: list[ast.AST], state: State, names: Names) -> tuple[MypyFile, Became]:
         errors = self._manager.errors

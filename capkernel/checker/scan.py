@@ -97,6 +97,7 @@ class _Scanner(Visitor):
         self.unsure = 0  # inside a branch that may not run
         self.shielded = 0  # inside a try whose handlers would catch a NameError
         self.owner: set[str] | None = None  # names read by the top-level definition being looked at
+        self.within_function = False  # looks for what one function has deleted; functions inside it have their own turn
 
     # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -379,7 +380,7 @@ class _Scanner(Visitor):
         self.block(body)
         self.deferred -= 1
         self.scopes.pop()
-        if found.deleted & own:
+        if found.deleted & own and not self.within_function:
             self.names.gone += _read_after_del(arguments, body, own)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -458,6 +459,7 @@ class _Scope:
 def _read_after_del(arguments: ast.arguments, body: Sequence[ast.AST], own: set[str]) -> list[Read]:
     """Reads in a function of what it has itself deleted on every way there."""
     inside = _Scanner(lazy_annotations=True)
+    inside.within_function = True
     inside.state = {argument.arg: NEW for argument in arguments_of(arguments)}
     inside.block(body)
     return [read for read in inside.names.reads if read.name in own and read.states == GONE and not read.shielded]

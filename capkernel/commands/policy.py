@@ -1,7 +1,7 @@
 """`capkernel policy`: trust, untrust, show, lint, init, import-tacit, explain.
 
 Rule 1: a policy file is read once per command; what is shown, checked and trusted are the same bytes.
-Rule 2: nothing of the directory runs. Git is asked for its list of files with its hooks and monitors off.
+Rule 2: nothing of the directory runs.
 Rule 3: text of a file is shown with control characters made visible.
 """
 
@@ -11,17 +11,15 @@ import argparse
 import difflib
 import json
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from capkernel.commands import import_tacit
+from capkernel.commands import import_tacit, tracked
 from capkernel.commands.secure_output import problem_ambient
 from capkernel.policy import trust
 from capkernel.policy.defaults import CLASSIFIED, PROTECTED
@@ -35,9 +33,6 @@ from capkernel.policy.paths import PathRules, is_below
 from capkernel.policy.resolve import Resolved, all_keys, resolve_ambient
 
 OK, FAILED, USAGE = 0, 1, 2
-_GIT_SECONDS: Final = 20
-_GIT_BYTES: Final = 64 * 1024 * 1024
-_GIT_SHOWN: Final = 20
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -263,47 +258,12 @@ def _root_problem(base: Path, root: str) -> str | None:
 
 
 def _tracked(parsed: Parsed) -> Iterator[_Warning]:
-    """Classified files that git tracks: they are in its history, and in every copy of the repository."""
     try:
         policy = policy_from(Parsed(parsed.file, parsed.said, parsed.stated, ()))
     except PolicyError:
         return
-    rules = PathRules(policy)
-    base = parsed.file.parent.resolve()
-    top = next((at for at in directories_above(base) if os.path.lexists(at / ".git")), None)
-    if top is None:
-        return
-    names, problem = _git_files(top)
-    if problem:
-        yield _Warning(None, "git", problem)
-    secret = [name for name in names if rules.is_classified(str(top / name)) and is_below(str(top / name), str(base))]
-    for name in secret[:_GIT_SHOWN]:
-        yield _Warning(None, "git", f"{name!r} is classified and tracked by git: its history has it")
-    if len(secret) > _GIT_SHOWN:
-        yield _Warning(None, "git", f"and {len(secret) - _GIT_SHOWN} more classified files that git tracks")
-
-
-def _git_files(top: Path) -> tuple[list[str], str]:
-    """Names that git tracks, and why they cannot be had, or ""."""
-    git = shutil.which("git")
-    if git is None or not os.path.isabs(git) or is_below(os.path.realpath(git), str(top)):
-        return [], "git is not installed, so it was not looked whether it tracks classified files"
-    # The repository's own configuration must not start anything: its monitor and hooks are switched off.
-    command = [git, "--no-optional-locks", "--no-pager"]
-    for setting in ("core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never"):
-        command += ["-c", setting]
-    command += ["-C", str(top), "ls-files", "-z", "--cached"]
-    keep = {name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ}
-    keep |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
-    try:
-        ran = subprocess.run(
-            command, env=keep, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        return [], f"git could not be asked ({type(problem).__name__}), so its files were not looked at"
-    if ran.returncode != 0 or len(ran.stdout) > _GIT_BYTES:
-        return [], "git gave no list of its files, so they were not looked at"
-    return [os.fsdecode(name) for name in ran.stdout.split(b"\0") if name], ""
+    for words in tracked.warnings_ambient(parsed.file.parent.resolve(), PathRules(policy)):
+        yield _Warning(None, "git", words)
 
 
 # ── init, explain ────────────────────────────────────────────────────────────────────────────────────────────────────

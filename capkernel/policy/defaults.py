@@ -32,6 +32,8 @@ CLASSIFIED: Final[tuple[str, ...]] = (
     "application_default_credentials.json",
     "token", ".token", "*.token", "token.*", "tokens.*", "*_token", "*_token.txt", "*_token.json",
     "api_key*", "apikey*", "*.apikey",
+    # what version control has kept of all of these, whether it tracks them now or did once
+    "**/*.git/objects/", "**/.git/**/objects/", "**/.hg/store/", "**/.svn/pristine/",
 )  # fmt: skip
 """gitignore patterns. Editor copies (`x~`, `.x.swp`, `x.bak`, `#x#` ...) follow from `paths.originals`."""
 

@@ -5,31 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+from jupyter_server_started import FLAGS, TOKEN, free_port, wait_until_it_answers
 from playwright.sync_api import Page, sync_playwright
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
-TOKEN = "only-for-this-test"
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -53,18 +40,6 @@ def lab(tmp_path: Path) -> Iterator[str]:
     finally:
         server.terminate()
         server.communicate(timeout=30)
-
-
-def wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        assert server.poll() is None, server.stderr.read().decode()  # type: ignore[union-attr]
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={TOKEN}", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.3)
-    raise AssertionError("JupyterLab did not come up")
 
 
 @pytest.fixture

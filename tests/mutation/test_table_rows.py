@@ -118,11 +118,14 @@ def effect(row: str) -> str:
     return in_map(value)(MEMBERS.get(row, row))
 
 
-def read_from_open_file(row: str) -> str:
-    return (
-        f"{imported(row)}with request_file_system('.') as fs:\n    with fs.access('a').open() as file:\n"
-        f"        found = {row}(file)\nfound\n"
-    )
+def read_from_open_file(after: str) -> Made:
+    def made(row: str) -> str:
+        return (
+            f"{imported(row)}with request_file_system('.') as fs:\n    with fs.access('a').open('rb') as file:\n"
+            f"        found = {row}(file)\n{after}"
+        )
+
+    return made
 
 
 def bound_and_read(row: str) -> str:
@@ -161,7 +164,8 @@ KINDS = [
     Rows(pure(), "impure_methods", in_map_by_name("v.{0}(v)"), allows=False),
     Rows(pure(), "text_without_target", in_map_by_name("v.{0}()"), allows=True),
     Rows(borrows(), "names", in_block("{0}(kept, fs)"), allows=True, decides=False),
-    Rows(borrows(), "data", read_from_open_file, allows=True),
+    Rows(borrows(), "data", read_from_open_file("found\n"), allows=True),
+    Rows(borrows(), "frames", read_from_open_file("rows = [found, 1]\nrows\n"), allows=True),
     Rows(borrows(), "keeping", in_block("{0}(kept, 0, lambda: fs)"), allows=False, decides=False),
     Rows(borrows(), "packages", in_block("{0}.thing(kept, lambda: fs)"), allows=True, decides=False),
     Rows(borrows(), "methods", method_in_block("thing.{0}(fs)"), allows=True),
@@ -171,6 +175,7 @@ KINDS = [
     Rows(ambient(), "refused_modules", lambda row: f"import {row}\n", allows=False, decides=False),
     Rows(ambient(), "denied", lambda row: f"{imported(row)}{row}\n", allows=False, decides=False),
     Rows(ambient(), "member_advice", lambda row: f"{imported(row)}{row}\n", allows=False, decides=False),
+    Rows(ambient(), "plain_calls", read_from_open_file(""), allows=True),
     Rows(ambient(), "path_functions", opened, allows=False, decides=False),
     Rows(
         ambient(),

@@ -6,8 +6,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from capkernel.broker import confine
 from capkernel.broker.failures import EffectError
 from capkernel.policy import PathRules, default_policy
-from capkernel.policy.patterns import fold
+from capkernel.policy.patterns import PatternSet, fold, problem_with
 
 NAMES = ["a", "b", "c", "in", "out", "up", "abs", "deep", "loop", "dangling", "escape"]
 
@@ -135,3 +137,32 @@ def test_classification_only_grows_downwards(names) -> None:
     rules = PathRules(default_policy("/nowhere/project"))
     answers = [rules.is_classified("/".join(["/nowhere/project", *names[:end]])) for end in range(1, len(names) + 1)]
     assert answers == sorted(answers)
+
+
+_RUNS = ("key", "a", ".b", "se", "cret", "K", "\u00e9", "e\u0301", "\u0130", "-checkpoint", "~", ".bak", " ", "\n", "x")
+_MARKS = ("*", "?", "/", "**/", "[k]", "\\*", "!", ".")
+name_parts = st.lists(st.sampled_from(_RUNS), min_size=1, max_size=3).map("".join)
+pattern_texts = st.lists(st.sampled_from([*_RUNS, *_MARKS]), min_size=1, max_size=4).map("".join)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    patterns=st.lists(pattern_texts.filter(lambda text: problem_with(text) is None), max_size=4),
+    folder=st.lists(name_parts, max_size=2),
+    names=st.lists(name_parts, min_size=1, max_size=6, unique=True),
+)
+def test_looking_for_the_texts_of_patterns_first_changes_no_answer(
+    patterns: list[str], folder: list[str], names: list[str]
+) -> None:
+    directory = "/".join(["/nowhere/project", *folder])
+    policy = default_policy("/nowhere/project")
+    policy = replace(policy, files=msgspec.structs.replace(policy.files, classified=tuple(patterns)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PatternSet, "may_match", lambda *_: True)
+        slow = PathRules(policy)
+        expected = {name for name in names if slow.is_classified(f"{directory}/{name}")}
+        inherited = slow.is_classified(directory)
+    rules = PathRules(policy)
+    assert {name for name in names if rules.is_classified(f"{directory}/{name}")} == expected
+    if not inherited:
+        assert PathRules(policy).classified_among(directory, names) == expected

@@ -34,6 +34,7 @@ from capkernel.checker.captures.values import (
 )
 
 _MOST_ROUNDS = 8
+_MOST_FRAMES = 8
 
 
 class Flow(Calls):
@@ -49,11 +50,8 @@ class Flow(Calls):
         """A body that opens a block, with arguments of which nothing is known."""
         given: dict[str, Value] = {argument.arg: UNKNOWN for argument in parameters_of(function.node)}
         self.lenient += 1
-        self.inline(function, self._frame_of_definition(function), given, function.node)
+        self.inline(function, self.frames_of(function)[-1], given, function.node)
         self.lenient -= 1
-
-    def _frame_of_definition(self, function: Function) -> Frame:
-        return self._defined_in.get(function.node, self.session)
 
     # ── statements ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -332,7 +330,12 @@ class Flow(Calls):
                 self.escape(default, caps, "kept as a default argument")
 
     def _remember(self, function: Function) -> None:
-        self._defined_in[function.node] = self.frame_for_closures()
+        frame, known = self.frame_for_closures(), self._defined_in.setdefault(function.node, [])
+        if len(known) < _MOST_FRAMES:
+            if not any(frame is other for other in known):
+                known.append(frame)
+        else:  # made very often: what it sees is joined
+            known[-1].names = join(known[-1].names, frame.names)
         if not self.inlining:
             self._definitions.append(function)
 
@@ -375,7 +378,7 @@ class Flow(Calls):
         for base in definition.info.mro[1:]:
             for method in self._methods_named(f"{base.fullname}.__init_subclass__"):
                 call = ast.Call(func=ast.Name("cls", ast.Load()), args=[], keywords=node.keywords)
-                self.inline(method, self.session, self._given(method.node, call, keywords, made), node)
+                self.inline_method(method, self._given(method.node, call, keywords, made), node)
                 return
 
     # ── states ───────────────────────────────────────────────────────────────────────────────────────────────────────

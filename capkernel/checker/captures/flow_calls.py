@@ -114,7 +114,7 @@ class Calls(Functions):
         result = NOTHING
         for method in [] if info is None else self._methods(info, "__call__"):
             given_here = self._given(method.node, node, arguments, frozenset((token,)))
-            result |= self.inline(method, self.session, given_here, node)
+            result |= self.inline_method(method, given_here, node)
         return result
 
     def _check_callee(self, node: ast.Call, callee: Value, arguments: Arguments) -> None:
@@ -398,7 +398,7 @@ class Calls(Functions):
                 isinstance(function, ast.Attribute) and function.attr in ambient().path_methods
             )
             kept = [pair for pair in arguments if not (files_only and self._is_open_file(*pair))]
-            self._check_put_into_data(node, kept)
+            self._check_put_into_data(node, [pair for pair in kept if not self._is_image(pair[0])])
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
         if self._reads_at_once(node, name, arguments):
@@ -437,6 +437,12 @@ class Calls(Functions):
         typ = self.context.type_of(expression)
         # In a helper without annotations it is what it was where it was opened.
         return is_open_file(typ) or (is_any(typ) and bool(value) and value - {UNTRUSTED} in self.files)
+
+    def _is_image(self, expression: ast.expr) -> bool:
+        """Of an image, which may hold the file that it is read from, an array holds the pixels."""
+        typ = self.context.type_of(expression)
+        owners = [] if typ is None else list(instances(typ))
+        return bool(owners) and all(info.has_base("PIL.Image.Image") for info in owners)
 
     def _is_of_arrays(self, function: ast.expr, name: str) -> bool:
         """Whether it is a function of numpy or pandas, whose types say that there is nothing but data in a value."""

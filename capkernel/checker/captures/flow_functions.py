@@ -167,6 +167,14 @@ class Functions(Expressions):
         self._memo[key] = (self.heap.changes, result)
         return result
 
+    def frames_of(self, function: Function) -> list[Frame]:
+        """Where it was made: each call of a function makes its classes anew; their methods see that call's names."""
+        return self._defined_in.get(function.node, [self.session])
+
+    def inline_method(self, method: Function, given: dict[str, Value], node: ast.AST) -> Value:
+        """The same for a method, of whatever it was made with."""
+        return frozenset[Token]().union(*(self.inline(method, frame, given, node) for frame in self.frames_of(method)))
+
     def _run_body(self, function: Function, frame: Frame, given: dict[str, Value], node: ast.AST) -> Value:
         outer, context = self.frame, self.context
         inner = Frame(function.scope, frame, dict(given))
@@ -210,7 +218,7 @@ class Functions(Expressions):
         result = NOTHING
         for method in methods:
             of = self.class_values(method.class_name) if is_classmethod(method) else _self_of(method, receiver)
-            result |= self.inline(method, self.session, self._given(method.node, node, arguments, of), node)
+            result |= self.inline_method(method, self._given(method.node, node, arguments, of), node)
             made = self.decorated(method)
             if any(not isinstance(token, Closure) or token.function.node is not method.node for token in made):
                 result |= self.call_as_method(made, node, receiver, arguments)
@@ -274,6 +282,8 @@ class Functions(Expressions):
 
     def finalize(self, node: ast.AST) -> None:
         """At the end of a block the objects made in it may be finalized, with what they hold."""
+        if not self.heap.instances:
+            return
         sites: Value = frozenset(site for site in self.heap.contents if site.node in self.heap.instances)
         self._run_hooks(node, sites, lambda name: name == "__del__")
 
@@ -287,7 +297,7 @@ class Functions(Expressions):
                 for method in [] if definition is None else definition.methods():
                     if wanted(method.name):
                         given = self._spread(method, frozenset((token,)), [])
-                        self.inline(method, self.session, given, node)
+                        self.inline_method(method, given, node)
 
     def _construct(self, node: ast.Call, info: TypeInfo, arguments: Arguments) -> Value:
         site = Site(node, frozenset(self.active))
@@ -302,9 +312,7 @@ class Functions(Expressions):
             for method in self._methods(info, name)[:1]:
                 ran = ran or name != "__post_init__"
                 given = arguments if name != "__post_init__" else []
-                self.inline(
-                    method, self.session, self._given(method.node, node if given else method.node, given, made), node
-                )
+                self.inline_method(method, self._given(method.node, node if given else method.node, given, made), node)
         if not ran:
             names = _fields_in_order(info, self.context.type_of(node.func))
             keywords = {id(keyword.value): keyword.arg or "" for keyword in node.keywords}
@@ -335,7 +343,7 @@ class Functions(Expressions):
                             continue
                         value = self.value(receiver) if not isinstance(receiver, ast.Constant) else NOTHING
                         given = self._spread(method, value, arguments)
-                        result |= self.inline(method, self.session, given, node)
+                        result |= self.inline_method(method, given, node)
         return result
 
     def _spread(self, method: Function, receiver: Value, arguments: Sequence[Value]) -> dict[str, Value]:

@@ -24,7 +24,6 @@ from capkernel.checker.captures.values import (
     Site,
     Token,
     Value,
-    killed,
 )
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import borrows
@@ -69,12 +68,14 @@ class Machine:
         self._steps = 0
         self._recordings: list[Recording] = []
         self._definitions: list[Function] = []
-        self._defined_in: dict[ast.AST, Frame] = {}
+        self._defined_in: dict[ast.AST, list[Frame]] = {}  # where a function was made, each time
         self._free: dict[ast.AST, list[tuple[str, Scope | None]]] = {}
         self._read_after: set[str] = set()
         self._escaped: set[ast.AST] = set()
         self.transparent: set[ast.AST] = set()  # calls whose result is a capability or a builtin container of such
         self._memo: dict[tuple[object, ...], tuple[int, Value]] = {}
+        self._frames_of_functions: set[Frame] = set()
+        self._seen_values: set[Value] = set()  # whose functions' frames are among those
         self._running: dict[tuple[object, ...], Value] = {}
         self._decorated: dict[ast.AST, Value] = {}
         self.opened: set[ast.AST] = set()  # calls of `open` in helpers that do not know the types
@@ -327,15 +328,17 @@ class Machine:
             if frame in seen:
                 continue
             seen.add(frame)
-            for name, value in frame.names.items():
-                frame.names[name] = killed(value, cap)
-            frame.returned = killed(frame.returned, cap)
-            frame.yielded = killed(frame.yielded, cap)
+            self._kill_in(frame.names, cap)
+            frame.returned = self.heap.after(frame.returned, cap)
+            frame.yielded = self.heap.after(frame.yielded, cap)
         for recording in self._recordings:
             for names in recording.values():
-                for name, value in names.items():
-                    names[name] = killed(value, cap)
+                self._kill_in(names, cap)
         self.heap.kill(cap)
+
+    def _kill_in(self, names: dict[str, Value], cap: Cap) -> None:
+        for name in self.heap.unsettled(names):
+            names[name] = self.heap.after(names[name], cap)
 
     def chain_of(self, frame: Frame | None) -> Iterable[Frame]:
         while frame is not None:
@@ -343,17 +346,25 @@ class Machine:
             frame = frame.parent
 
     def _closure_frames(self) -> set[Frame]:
-        found: set[Frame] = set()
-        todo: list[Value] = [value for frame in self.frames for value in frame.names.values()]
-        todo.extend(self.heap.contents.values())
-        while todo:
-            for token in todo.pop():
-                if isinstance(token, Closure):
-                    for frame in self.chain_of(token.frame):
-                        if frame not in found:
-                            found.add(frame)
-                            todo.extend(frame.names.values())
+        """The frames of all functions that are held anywhere. What a value leads to is looked up once: it stays so."""
+        found = self._frames_of_functions
+        frames: list[Frame] = [*self.frames, *found]
+        todo = self._unseen(self.heap.contents.values())
+        while frames or todo:
+            if frames:
+                todo += self._unseen(frames.pop().names.values())
+                continue
+            value = todo.pop()
+            self._seen_values.add(value)
+            for token in value:
+                if isinstance(token, Closure) and token.frame not in found:
+                    new = [frame for frame in self.chain_of(token.frame) if frame not in found]
+                    found.update(new)
+                    frames += new
         return found
+
+    def _unseen(self, values: Iterable[Value]) -> list[Value]:
+        return [value for value in values if value and value not in self._seen_values]
 
     # ── recordings of what loops and try bodies bind on the way ──────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ Names are looked up late, as Python does: a function of an earlier cell means by
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -108,6 +109,7 @@ class Context:
     top: dict[str, list[tuple[int, bool, Binding]]]  # name → (index of the top-level statement, unconditional, binding)
     statement: dict[ast.AST, int]  # top-level statement → its index
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    _entries: dict[tuple[ast.AST, str, bool], Entry] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -140,6 +142,13 @@ class Context:
         return False
 
     def entry(self, binding: Binding, certain: bool) -> Entry:
+        key = (binding.node, binding.name, certain)
+        known = self._entries.get(key)
+        if known is None:
+            known = self._entries[key] = self._made(binding, certain)
+        return known
+
+    def _made(self, binding: Binding, certain: bool) -> Entry:
         line = getattr(binding.node, "lineno", 1)
         mentions: frozenset[str] = frozenset()
         if binding.value is not None and not isinstance(binding.value, ast.Lambda):
@@ -195,7 +204,8 @@ def context_of(cell: TypedCell) -> Context:
                 todo.append(child)
     context = Context(cell, scopes, {}, statement, parents)
     for name, bindings in scopes.module.bindings.items():
-        context.top[name] = [_placed(context, binding) for binding in bindings if binding.how != "del"]
+        placed = [_placed(context, binding) for binding in bindings if binding.how != "del"]
+        context.top[name] = sorted(placed, key=_statement_index)
     return context
 
 
@@ -237,18 +247,24 @@ class View:
             last = placed[-1]
             certain = len(placed) == 1 and last[1]
             return self._context.entry(last[2], certain)
-        before = [item for item in placed if item[0] < self._index]
-        if not before:
-            here = [item for item in placed if item[0] == self._index]
+        # In the order of the text: what this statement binds, and what those before it did.
+        start = bisect_left(placed, self._index, key=_statement_index)
+        end = bisect_right(placed, self._index, key=_statement_index)
+        if not start:
+            here = placed[start:end]
             if here and name not in self._session:
                 return self._context.entry(here[-1][2], len(here) == 1)
             old = self._session.get(name)
             if old is not None and here:
                 return Entry(old.known, old.cell, old.line, False)
             return old
-        last = before[-1]
-        here = [item for item in placed if item[0] == self._index and not _is_own_target(item[2])]
+        last = placed[start - 1]
+        here = [item for item in placed[start:end] if not _is_own_target(item[2])]
         return self._context.entry(last[2], last[1] and not here)
+
+
+def _statement_index(placed: tuple[int, bool, Binding]) -> int:
+    return placed[0]
 
 
 def _is_own_target(binding: Binding) -> bool:

@@ -90,12 +90,12 @@ def _possible_path(node: ast.expr, context: Context, view: View) -> str:
         return certain
     owner = context.scopes.owner(node)
     if owner is not None and owner.kind != "module":
-        paths = [binding.path for binding in owner.bindings[node.id] if binding.path]
+        paths = owner.paths_of(node.id)
     else:
-        paths = [binding.path for _, _, binding in context.top.get(node.id, ()) if binding.path]
+        paths = context.scopes.module.paths_of(node.id)
         entry = view.lookup(node.id)
         if entry is not None:
-            paths += [known.path for known in entry.known_ways if isinstance(known, Imported)]
+            paths = [*paths, *(known.path for known in entry.known_ways if isinstance(known, Imported))]
     return next((path for path in paths if ambient().reaches(path)), paths[0] if paths else "")
 
 

@@ -45,6 +45,7 @@ class PlanBuilder:
         self._tables: set[str] = set()
         self._masks: list[MaskSite] = []
         self._keys: dict[Context, CodeKeys] = {}
+        self._sources: dict[ast.AST, str | None] = {}
 
     def plan(self) -> Plan:
         return Plan(
@@ -71,7 +72,9 @@ class PlanBuilder:
         keys = {node: self._key(definition) for node, (definition, _) in reach.functions.items()}
         for node, (definition, free) in reach.functions.items():
             context = definition.context
-            source = shipped_source(definition.node, context.cell.text)
+            if node not in self._sources:
+                self._sources[node] = shipped_source(definition.node, context.cell.text)
+            source = self._sources[node]
             if source is None:
                 raise Unshippable(definition)
             name = definition.name if isinstance(definition, Function) else definition.node.name

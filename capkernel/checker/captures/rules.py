@@ -19,6 +19,7 @@ from capkernel.checker.captures.types import API, class_object, is_session_modul
 from capkernel.checker.subset.report import Report, show
 
 _UNTYPED_FIELDS = frozenset(("annotation", "returns", "type_params", "bases", "ctx", "pattern", "decorator_list"))
+_RUNS_UNTYPED = frozenset(("annotation", "returns", "type_params", "bases", "decorator_list"))
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
@@ -55,17 +56,55 @@ class Rules:
             if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
                 if not self._is_typed(node):
                     continue
-                self._ambient.visit(node)
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                    self.stored.add(node.attr)
-                if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-                    self._note_change(node)
-                if isinstance(node, ast.Call):
-                    self._call(node)
-                else:
-                    self._reference(node)
+                self._judge(node)
             self._classified.visit(node)
             todo.extend(_parts(node)[::-1])
+            for field in _RUNS_UNTYPED.intersection(node._fields):
+                self._walk_untyped(getattr(node, field), flows=field in ("bases", "decorator_list"))
+
+    def _judge(self, node: ast.Name | ast.Attribute | ast.Call) -> None:
+        self._ambient.visit(node)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            self.stored.add(node.attr)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            self._note_change(node)
+        if isinstance(node, ast.Call):
+            self._call(node)
+        else:
+            self._reference(node)
+
+    def _walk_untyped(self, value: ast.AST | list[ast.AST] | None, flows: bool) -> None:
+        """Annotations, bases, decorators and type parameters run like any other expression; mypy reads them as types.
+
+        `flows`: what is handed over in a call there is followed (rule E).
+        """
+        for part in value if isinstance(value, list) else [value]:
+            unknown = False
+            for node in () if part is None else ast.walk(part):
+                typed = isinstance(node, ast.expr) and self._context.resolve(node) is not None
+                if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
+                    if typed:
+                        self._judge(node)
+                    else:
+                        self._ambient.visit(node)
+                        unknown |= isinstance(node, ast.Call) and not self._is_known_call(node, flows)
+                if typed:
+                    self._classified.visit(node)
+            if unknown and part is not None:
+                self._report.add(
+                    "untyped-code",
+                    part,
+                    "what is called here was not checked: the type checker reads this place as a type",
+                    help="call it before, and give the result a name",
+                )
+
+    def _is_known_call(self, node: ast.Call, flows: bool) -> bool:
+        """Whether it calls something of a library, or a function of the session by its name."""
+        path = path_of(node.func, self._context, self._view)
+        if path:
+            return not path.startswith(API)
+        entry = self._view.lookup(node.func.id) if flows and isinstance(node.func, ast.Name) else None
+        return entry is not None and isinstance(entry.known, Function)
 
     def _note_change(self, node: ast.Attribute) -> None:
         info = class_object(self._context.type_of(node.value))

@@ -41,6 +41,13 @@ class Scope:
     nonlocals: set[str] = field(default_factory=set)
     names: list[ast.Name] = field(default_factory=list)  # every name that stands in this scope, not in an inner one
     children: list[Scope] = field(default_factory=list)
+    _paths: dict[str, list[str]] = field(default_factory=dict)
+
+    def paths_of(self, name: str) -> list[str]:
+        """What imports bind the name to in this scope. Asked for when the scopes of the cell are complete."""
+        if name not in self._paths:
+            self._paths[name] = [binding.path for binding in self.bindings.get(name, ()) if binding.path]
+        return self._paths[name]
 
     def bind(self, name: str, node: ast.AST, how: str, value: ast.expr | None = None, path: str = "") -> None:
         self.bindings.setdefault(name, []).append(Binding(name, node, how, value, path))

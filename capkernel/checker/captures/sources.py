@@ -6,19 +6,18 @@ Where names of local modules stand in it, the tree that was checked says more th
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from capkernel.checker.captures.codekeys import Definition
-from capkernel.diagnostics.source_lines import source_lines
+from capkernel.diagnostics.source_lines import lines_of
 from capkernel.wire.local_names import BEFORE_NAME
 
 
 def shipped_source(node: Definition, text: str) -> str | None:
     """The source segment of `node`, dedented; None when it would not read back as the very same tree."""
-    lines = source_lines(text)
+    lines = lines_of(text)
     if isinstance(node, ast.Lambda):
-        source = ast.get_source_segment(text, node)
-        if source is None:
-            return None
+        source = _segment(lines, node)
         read: ast.AST | None = _parsed_expression(source)
     else:
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
@@ -38,6 +37,15 @@ def shipped_source(node: Definition, text: str) -> str | None:
     if read is not None and ast.dump(read) == ast.dump(node):
         return source
     return _written_anew(node) if BEFORE_NAME in ast.dump(node) else None
+
+
+def _segment(lines: Sequence[str], node: ast.Lambda) -> str:
+    """The text of an expression; places are in lines and UTF-8 bytes."""
+    last = node.end_lineno or node.lineno
+    segment = [line.encode("utf-8") for line in lines[node.lineno - 1 : last]]
+    segment[-1] = segment[-1][: node.end_col_offset]
+    segment[0] = segment[0][node.col_offset :]
+    return b"\n".join(segment).decode("utf-8")
 
 
 def _written_anew(node: Definition) -> str | None:

@@ -75,6 +75,8 @@ _ABOVE: Final = frozenset(("builtins.object", "capkernel.api.files.Capability"))
 
 _BOUNDARIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
 
+_Uses = dict[str, set[str | None]]  # verb → the paths it is done with; None among them: any path
+
 SiteKey = tuple[int, int, int]
 """Cell, line and column of the granting call: also how the flow analysis names a capability."""
 
@@ -175,32 +177,46 @@ def scopes_with_uses(
             if unit.loose or unit.name in loose_names:
                 anytime.append(unit)
             by_name.setdefault(unit.name, []).append(unit)
-    everywhere = _closure(anytime, by_name)
     views = any(piece.has_subtree for piece in pieces)
-    certain = [found for piece in pieces for found in piece.found if found.sites is not None]
+
+    def note(uses: _Uses, found: Iterable[_Found]) -> None:
+        for one in found:
+            for verb in VERBS if one.verb == ANY else (one.verb,):
+                uses.setdefault(verb, set()).add(None if views and one.sites is None else one.path)
+
+    def uncertain(units: Iterable[_Unit]) -> Iterator[_Found]:
+        for unit in units:
+            yield from (found for found in unit.found if found.sites is None and _may_be(found, entries, types))
+
+    certain: dict[SiteKey, list[_Found]] = {}
+    for piece in pieces:
+        for found in piece.found:
+            for key in found.sites or ():
+                certain.setdefault(key, []).append(found)
+    seen: dict[SiteKey, set[str]] = {}
+    for key, verb in followed:
+        seen.setdefault(key, set()).add(verb)
+    everywhere: _Uses = {}
+    note(everywhere, uncertain(_closure(anytime, by_name)))
     made = []
     for block in blocks:
         if block.site.kind != "file_system":
             made.append(block.site)
             continue
-        mine = [found for found in certain if found.sites is not None and block.key in found.sites]
-        for unit in _closure([block.body], by_name) + everywhere:
-            mine += [found for found in unit.found if found.sites is None and _may_be(found, entries, types)]
-        uses: dict[str, set[str | None]] = {}
-        for found in mine:
-            for verb in VERBS if found.verb == ANY else (found.verb,):
-                uses.setdefault(verb, set()).add(None if views and found.sites is None else found.path)
-        for key, verb in followed:
-            # What the text said is more exact, but it may not have said it.
-            if key == block.key:
-                for one in VERBS if verb == ANY else (verb,):
-                    if verb == ANY or one not in uses:
-                        uses.setdefault(one, set()).add(None)
+        uses = {verb: set(paths) for verb, paths in everywhere.items()}
+        note(uses, certain.get(block.key, ()))
+        note(uses, uncertain(_closure([block.body], by_name)))
+        # What the text said is more exact, but it may not have said it.
+        for verb in seen.get(block.key, set()) - uses.keys() - {ANY}:
+            uses[verb] = {None}
+        if ANY in seen.get(block.key, ()):
+            for verb in VERBS:
+                uses.setdefault(verb, set()).add(None)
         made.append(_with_uses(block.site, uses))
     return tuple(sorted(made, key=lambda site: (site.cell, site.span.line, site.span.column)))
 
 
-def _with_uses(site: ScopeSite, uses: dict[str, set[str | None]]) -> ScopeSite:
+def _with_uses(site: ScopeSite, uses: _Uses) -> ScopeSite:
     listed = tuple(Use(verb, _paths(uses[verb])) for verb in VERBS if verb in uses)
     return ScopeSite(site.kind, site.argument, site.cell, site.span, listed)
 
@@ -264,6 +280,11 @@ class _Reader:
         self._types = types
         self._definition = definition
         self._rebound = rebound
+        # Asked for at every use of a name, and the same for all of them.
+        self._of_attributes: dict[ast.Attribute, list[_Found]] = {}
+        self._of_names: dict[tuple[Scope, str, int], tuple[frozenset[SiteKey] | None, str | None]] = {}
+        self._inside: dict[tuple[Scope, str], tuple[set[ast.AST], set[ast.AST]]] = {}
+        self._nonlocals: dict[Scope, set[str]] = {}
 
     def read(self, top: ast.AST) -> Piece:
         piece = Piece()
@@ -336,6 +357,12 @@ class _Reader:
                         yield _Found(verb, None, None)
 
     def _attribute(self, node: ast.Attribute) -> list[_Found]:
+        known = self._of_attributes.get(node)
+        if known is None:
+            known = self._of_attributes[node] = self._of_attribute(node)
+        return known
+
+    def _of_attribute(self, node: ast.Attribute) -> list[_Found]:
         if self._fullname(node) in _BY_NAME:
             return [_Found(ANY, None, None)]
         verbs = self._verbs(node)
@@ -426,14 +453,23 @@ class _Reader:
             return None, None
         if owner.kind == "module" and (self._definition is not None or node.id in self._rebound):
             return None, None
-        if any(node.id in inner.nonlocals for inner in owner.walk()):
+        if owner not in self._nonlocals:
+            self._nonlocals[owner] = {name for inner in owner.walk() for name in inner.nonlocals}
+        if node.id in self._nonlocals[owner]:
             return None, None
         inside = self._around(node, owner)
         if inside is not None:
             return frozenset((inside,)), "."
+        key = (owner, node.id, depth)
+        if key not in self._of_names:
+            self._of_names[key] = self._root_of_bindings(owner, node.id, depth)
+        return self._of_names[key]
+
+    def _root_of_bindings(self, owner: Scope, name: str, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
+        """The same for what the name may have been bound to."""
         sites: set[SiteKey] = set()
         paths: set[str | None] = set()
-        for binding in owner.bindings.get(node.id, ()):
+        for binding in owner.bindings.get(name, ()):
             if binding.how == "del":
                 continue
             if binding.how != "assignment":
@@ -453,12 +489,12 @@ class _Reader:
     def _around(self, node: ast.Name, owner: Scope) -> SiteKey | None:
         """The block around `node` whose capability the name is: the one that binds it, when nothing inside does again
         and no function stands between."""
-        bound = {binding.node for binding in owner.bindings.get(node.id, ())}
+        bound, rebinding = self._bound(owner, node.id)
         child: ast.AST = node
         current = self._context.parents.get(node)
         while current is not None and not isinstance(current, _BOUNDARIES):
-            if isinstance(current, (ast.With, ast.AsyncWith)) and child in current.body:
-                if any(inner in bound for statement in current.body for inner in ast.walk(statement)):
+            if isinstance(current, (ast.With, ast.AsyncWith)) and isinstance(child, ast.stmt):
+                if current in rebinding:
                     return None
                 mine = [item.context_expr for item in current.items if item.optional_vars in bound]
                 if mine:
@@ -468,6 +504,22 @@ class _Reader:
                     return key_of(call, self._context)
             child, current = current, self._context.parents.get(current)
         return None
+
+    def _bound(self, owner: Scope, name: str) -> tuple[set[ast.AST], set[ast.AST]]:
+        """What binds the name, and the blocks in whose bodies that stands."""
+        known = self._inside.get((owner, name))
+        if known is not None:
+            return known
+        bound = {binding.node for binding in owner.bindings.get(name, ())}
+        blocks: set[ast.AST] = set()
+        for node in bound:
+            child, current = node, self._context.parents.get(node)
+            while current is not None:
+                if isinstance(current, (ast.With, ast.AsyncWith)) and isinstance(child, ast.stmt):
+                    blocks.add(current)
+                child, current = current, self._context.parents.get(current)
+        self._inside[owner, name] = bound, blocks
+        return bound, blocks
 
     def _root_of_target(self, target: ast.AST, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
         parent = self._context.parents.get(target)

@@ -30,6 +30,13 @@ class Cap:
     name: str
     type: str
     granted_by: str
+    _hash: int = field(init=False, repr=False, compare=False)  # asked for in every step; computed once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.cell, self.line, self.column)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def origin(self) -> str:
@@ -47,7 +54,7 @@ class Site:
 
     node: ast.AST
     within: frozenset[Cap]
-    _hash: int = field(init=False, repr=False, compare=False)  # asked for in every step; computed once
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.node, self.within)))
@@ -126,6 +133,7 @@ class Heap:
         self.produced: dict[Site, Value] = {}  # what iterating a lazy object gives; what it holds is in `contents`
         self.changes = 0
         self.visits = 0  # tokens looked at, a measure of the work done
+        self._settled: set[Value] = set()  # values that no end of a block changes any more
 
     def items(self, value: Value) -> Value:
         """What iterating gives: of a generator what it yields, of anything else whatever is inside of it."""
@@ -184,23 +192,42 @@ class Heap:
         self.visits += len(found)
         return frozenset(found)
 
+    def unsettled(self, names: dict[str, Value]) -> list[str]:
+        """Those of `names` whose value the end of a block may change."""
+        return [name for name, value in names.items() if value and value not in self._settled]
+
+    def after(self, value: Value, cap: Cap) -> Value:
+        """`value` after the block of `cap` has ended."""
+        if not value or value in self._settled:
+            return value
+        value = killed(value, cap)
+        if not any(isinstance(token, Cap) or (isinstance(token, Site) and token.within) for token in value):
+            self._settled.add(value)
+        return value
+
     def kill(self, cap: Cap) -> None:
-        after: dict[Site, Value] = {}
-        for site, value in self.contents.items():
+        """The block of `cap` has ended. Of all that is there, only what was made or changed in it is looked into."""
+        made = [site for site in self.contents if site.within and cap in site.within]
+        for site in [site for site, value in self.contents.items() if value and value not in self._settled]:
+            self.contents[site] = self.after(self.contents[site], cap)
+        for site in made:
             kept = older(site, cap)
-            after[kept] = after.get(kept, NOTHING) | killed(value, cap)
-        self.contents = after
-        kept_fields: dict[Site, dict[str, Value]] = {}
-        for site, fields in self.fields.items():
-            same = kept_fields.setdefault(older(site, cap), {})
-            for name, value in fields.items():
-                same[name] = same.get(name, NOTHING) | killed(value, cap)
+            self.contents[kept] = self.contents.get(kept, NOTHING) | self.contents.pop(site)
+        for fields in self.fields.values():
+            for name in self.unsettled(fields):
+                fields[name] = self.after(fields[name], cap)
+        for site in [site for site in self.fields if site.within and cap in site.within]:
+            same = self.fields.setdefault(older(site, cap), {})
+            for name, value in self.fields.pop(site).items():
+                same[name] = same.get(name, NOTHING) | value
         for node, bound in self.partials.items():
-            self.partials[node] = [(expression, killed(value, cap)) for expression, value in bound]
-        self.patched = {name: killed(value, cap) for name, value in self.patched.items()}
-        self._blurred = {older(site, cap) for site in self._blurred}
-        self.fields = {site: fields for site, fields in kept_fields.items() if site not in self._blurred}
-        self.produced = {older(site, cap): killed(value, cap) for site, value in self.produced.items()}
+            self.partials[node] = [(expression, self.after(value, cap)) for expression, value in bound]
+        self.patched = {name: self.after(value, cap) for name, value in self.patched.items()}
+        if any(site.within for site in self._blurred):
+            self._blurred = {older(site, cap) for site in self._blurred}
+        for site in self._blurred & self.fields.keys():
+            del self.fields[site]
+        self.produced = {older(site, cap): self.after(value, cap) for site, value in self.produced.items()}
         self.changes += 1
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from capkernel.checker.tables import ambient
 from capkernel.checker.typed_cell import TypedCell
-from capkernel.diagnostics.model import Captured, Diagnostic, Fix, Note, Severity
+from capkernel.diagnostics.model import Captured, Diagnostic, Fix, Note, Severity, Span
 
 
 @cache
@@ -41,6 +41,7 @@ class Report:
     def __init__(self, cell: TypedCell) -> None:
         self.cell = cell
         self.found: list[Diagnostic] = []
+        self._said: set[tuple[str, Span]] = set()
 
     def add(
         self,
@@ -57,8 +58,9 @@ class Report:
         severity: Severity = "error",
     ) -> None:
         span = self.cell.span(node)
-        if any(known.code == code and known.span == span for known in self.found):
+        if (code, span) in self._said:
             return
+        self._said.add((code, span))
         self.found.append(
             Diagnostic(code, message, self.cell.number, span, severity, label, captured, notes, why, help, fix)
         )

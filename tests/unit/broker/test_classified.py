@@ -21,6 +21,8 @@ from capkernel.wire.worker import Classify, FunctionRef, MapClassified, ZipClass
 
 SITE = ScopeSite("file_system", None, 1, Span(1, 0, 1, 1))
 
+pytestmark = pytest.mark.usefixtures("opener")  # with the system call, and without it
+
 
 def with_files(policy: Policy, **changes: object) -> Policy:
     files = msgspec.structs.replace(policy.files, **changes)

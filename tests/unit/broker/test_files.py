@@ -15,6 +15,8 @@ from capkernel.policy import Exclusions, load_policy
 from capkernel.wire.plan import NOTHING, Plan, ScopeSite, Span
 from capkernel.wire.worker import Call, CallResult, CloseScope, Invoke, OpenScope
 
+pytestmark = pytest.mark.usefixtures("opener")  # with the system call, and without it
+
 
 def test_results_have_the_shapes_the_cell_expects(session, project):
     scope = session.open()

@@ -254,16 +254,19 @@ def test_a_swap_at_any_step_leads_nowhere(
 
 # ── a process that swaps and swaps ───────────────────────────────────────────────────────────────────────────────────
 
+# Both names change in one step (RENAME_EXCHANGE): while one was free, a write could make a folder of that name.
 SWAPPER = """
-import mmap, os, struct, sys
+import ctypes, mmap, os, struct, sys
 os.chdir(sys.argv[1])
 parent = os.getppid()
+here, exchange = -100, 2
+rename = ctypes.CDLL(None).renameat2
 with open(sys.argv[2], "r+b") as file:
     count = mmap.mmap(file.fileno(), 8)
     number = 0
     while os.getppid() == parent:
-        for old, new in (("swing", "third"), ("spare", "swing"), ("third", "spare")):
-            os.rename(old, new)
+        if rename(here, b"swing", here, b"spare", exchange) != 0:
+            sys.exit("the names could not be exchanged")
         number += 1
         count[:8] = struct.pack("<Q", number)
 """

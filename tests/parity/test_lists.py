@@ -1,4 +1,4 @@
-"""tests/parity/tacit.md is whole, and what it names exists."""
+"""The lists of this folder are whole, and what they name exists."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-ROW = re.compile(r"^\| ([BH]\d+) \| (.+?) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| ([A-Za-z]\d+) \| (.+?) \| (.+) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(tests/[^`]+)`")
-TESTS_OF_BEHAVIOURS, HOLES = 525, 17
+TACIT = [*(f"B{number}" for number in range(1, 526)), *(f"H{number}" for number in range(1, 18))]
+LACUNA = [f"L{number}" for number in range(1, 56)]
+CASES = """
+a001 a003 a004 a006 a007 a009 a010 a012 a013 a015 a016 a018 a019 a021 a022 a024 a025 a027 a028 a030 a031 a033 a034
+a036 a037 a039 a040 a042 a043 a045 a046 a048 a049 a051 a052 b010 b011 b013 b014 b016 b017 b019 b020 b022 b023 b025
+d001 d003 d004 d006 d007 d009 d010 d012 d013 d015 d016 d018 d019 e001 e003 e004 e006 e007 e009 e010 S15749 S15772
+S15923 S19315 S20051 S21347 S21401 S21442 S21764 S23303 S23579 S23746 S26035
+""".split()
+LISTS = {"tacit.md": TACIT, "lacuna.md": LACUNA, "cases.md": CASES}
 
 
 @cache
-def rows(text: str | None = None) -> list[tuple[str, str]]:
+def rows(name: str) -> list[tuple[str, str]]:
     """Number and where it is shown."""
-    found = ROW.findall((HERE / "tacit.md").read_text("utf-8") if text is None else text)
-    return [(number, shown) for number, _, shown in found]
+    return [(number, shown) for number, _, shown in ROW.findall((HERE / name).read_text("utf-8"))]
 
 
 @cache
@@ -46,13 +53,14 @@ def problem_with(shown: str) -> str:
     return "" if named or reason or "*planned*" in shown else "neither a test, nor a reason, nor planned"
 
 
-def test_every_number_is_there_once() -> None:
-    expected = [f"B{n}" for n in range(1, TESTS_OF_BEHAVIOURS + 1)] + [f"H{n}" for n in range(1, HOLES + 1)]
-    assert [number for number, _ in rows()] == expected
+@pytest.mark.parametrize("name", LISTS)
+def test_every_number_is_there_once(name: str) -> None:
+    assert [number for number, _ in rows(name)] == LISTS[name]
 
 
-def test_what_is_named_exists() -> None:
-    wrong = {number: problem for number, shown in rows() if (problem := problem_with(shown))}
+@pytest.mark.parametrize("name", LISTS)
+def test_what_is_named_exists(name: str) -> None:
+    wrong = {number: problem for number, shown in rows(name) if (problem := problem_with(shown))}
     assert wrong == {}
 
 
@@ -60,9 +68,9 @@ def test_what_is_named_exists() -> None:
     ("shown", "problem"),
     [
         ("`tests/parity/nowhere.py::test_x`", "no file"),
-        ("`tests/parity/test_tacit_list.py::test_nothing`", "has no"),
+        ("`tests/parity/test_lists.py::test_nothing`", "has no"),
         ("`tests/cells/parity/tacit.md#B999`", "has no"),
-        ("`tests/parity/test_tacit_list.py`", "no file"),
+        ("`tests/parity/test_lists.py`", "no file"),
         ("no meaning here: ", "neither"),
         ("done", "neither"),
     ],
