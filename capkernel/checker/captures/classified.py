@@ -127,6 +127,9 @@ class ClassifiedRule:
         return is_classified(self._context.type_of(node))
 
     def _holds(self, node: ast.expr) -> bool:
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            # What a list is typed as depends on what it is handed to.
+            return any(self._holds(item) for item in node.elts)
         return holds_classified(self._context.type_of(node))
 
     def _observed(self, node: ast.AST, value: ast.expr, what: str, function: str) -> None:
@@ -247,10 +250,10 @@ class ClassifiedRule:
                 self._observed(node, classified[0], "answers no question about its type", _ASK[name])
         elif name in _ASK and classified and classified[0] in node.args:
             self._observed(node, classified[0], f"answers no `{name}`", _ASK[name])
-        elif name in _COMPARES_ITEMS:
+        elif name in _COMPARES_ITEMS or (name == "filter" and len(node.args) == 2 and _is_none(node.args[0])):
             for argument in node.args:
                 if self._holds(argument):
-                    self._observed(node, argument, "holds values without order, truth or hash", _ASK[name])
+                    self._observed(node, argument, "holds values without order, truth or hash", _ASK.get(name, "bool"))
                     return
 
     def _by_string(self, node: ast.Call, name: str) -> None:

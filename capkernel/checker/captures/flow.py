@@ -178,6 +178,8 @@ class Flow(Calls):
         result = self.implicit(item.context_expr, [item.context_expr], ("__enter__", "__aenter__"), [])
         if not self._enters_own(item.context_expr):
             result |= self.heap.items(entered)
+        if any(isinstance(token, Site) and token.node in self.opened for token in entered):
+            self.files.add(result - {UNTRUSTED})
         if item.optional_vars is not None:
             self.assign(item.optional_vars, result, self.context.type_of(item.context_expr))
         granted = self._entered_by_stack(node) if number == len(node.items) - 1 else []
@@ -244,7 +246,10 @@ class Flow(Calls):
         for body in bodies:
             self.restore(before)
             self._block(body)
-            after.append(self.snapshot())
+            state = self.snapshot()
+            if _leaves(body):
+                state.pop(self.function_frame())  # what it bound of its own is not seen by what follows
+            after.append(state)
         self.restore_joined(after)
 
     def _try(self, node: ast.Try | ast.TryStar) -> None:
@@ -296,7 +301,7 @@ class Flow(Calls):
             return
         value = self.value(node.value)
         self.check_leaving(node.value, value, "returned from the function that opened the block")
-        if self.caps(value) and not self.types.is_plain(self.context.type_of(node.value)):
+        if self.caps(value):
             value |= {UNTRUSTED}  # what the function says it returns is then only a claim
         self.function_frame().returned |= value
 
@@ -399,6 +404,14 @@ class Flow(Calls):
             found.append(frame)
             frame = frame.parent
         return found
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether what stands behind a branch never runs after it. A `with` may swallow what is raised in it."""
+    last = body[-1] if body else None
+    if isinstance(last, (ast.With, ast.AsyncWith)):
+        return _leaves(last.body) and not isinstance(last.body[-1], (ast.Raise, ast.With, ast.AsyncWith))
+    return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
 
 def _pairs(target: ast.expr, source: ast.Tuple) -> bool:

@@ -37,7 +37,11 @@ _KEEPING_DECORATORS = frozenset(
     f"functools.{name}" for name in ("cache", "lru_cache", "singledispatch", "singledispatchmethod")
 )
 _BARE_DECORATORS = ("builtins.", "contextlib.", "functools.", "typing.", "typing_extensions.", "abc.", "dataclasses.")
+_APPLYING = frozenset(
+    "apply applymap map agg aggregate transform filter assign apply_along_axis apply_over_axes fromfunction".split()
+)
 _WHOLE = frozenset(("append", "appendleft", "add", "put", "put_nowait"))
+_LINE_BY_LINE = frozenset(("csv.reader", "csv.DictReader"))
 _PASSING = frozenset(("concurrent.futures.as_completed", "asyncio.as_completed"))
 _RUNNING = frozenset(("asyncio.to_thread",))
 _OF_ARRAYS = ("numpy.", "pandas.", "scipy.", "polars.")
@@ -141,7 +145,7 @@ class Calls(Functions):
         typ = self.context.type_of(function.value)
         if _is_super(function.value):
             symbol = "" if resolved is None else resolved.fullname
-            methods = self._methods_named(symbol)
+            methods = self._methods_above(function.attr) or self._methods_named(symbol)
             receiver = self._self_value()
             if methods:
                 return self._run_methods(methods, node, receiver, arguments)
@@ -153,8 +157,16 @@ class Calls(Functions):
             return NOTHING
         if receiver and self.is_capability_only(typ, receiver):
             given: Value = frozenset().union(*(value for _, value in arguments)) if arguments else NOTHING
-            self.store(receiver - {token for token in receiver if isinstance(token, Cap)}, given, node, "it")
-            return self._api_method(node, receiver, arguments)
+            containers = frozenset(token for token in receiver if isinstance(token, Site))
+            if containers:
+                self.store(containers, given, node, "it")
+            result = self._api_method(node, receiver, arguments)
+            if function.attr == "open":
+                self.opened.add(node)
+            if function.attr == "lines":  # it holds the file until it is run through, and gives text
+                result = frozenset(token for token in result if isinstance(token, Site) and token.node is node)
+                self.produces(result, NOTHING)
+            return result
         made = self._class_of(function)
         if made is not None:
             return self._construct(node, made, arguments)
@@ -223,16 +235,24 @@ class Calls(Functions):
         for decorator in reversed(getattr(function.node, "decorator_list", ())):
             if not is_accessor(decorator):
                 value = self.decorate(decorator, value)
+                if self._is_younger(decorator, function):
+                    value |= UNKNOWN  # the decorator of then has been replaced since
         self.active, self.frame, self.context = outside
         self._decorated[function.node] = value
         return value
+
+    def _is_younger(self, decorator: ast.expr, function: Function) -> bool:
+        named = decorator.func if isinstance(decorator, ast.Call) else decorator
+        entry = self.entries.get(named.id) if isinstance(named, ast.Name) else None
+        return entry is not None and entry.cell > function.context.number
 
     # ── libraries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _api_method(self, node: ast.Call, receiver: Value, arguments: Arguments) -> Value:
         for _, value in arguments:
             self._call_back(node, value, NOTHING)
-        held = receiver.union(*(value for _, value in arguments)) if arguments else receiver
+        # What a capability gives is made of itself: it takes nothing but text.
+        held = receiver.union(*(value for _, value in arguments)) if arguments and not receiver else receiver
         self.transparent.add(node)
         return self.cut(self.context.type_of(node), self.made(node, held) | held)
 
@@ -241,6 +261,10 @@ class Calls(Functions):
             return self._api_method(node, receiver, arguments)
         if path in borrows().starts and self._is_left_running(node, path.rpartition(".")[2], arguments):
             return self.made(node, NOTHING)  # said once; what follows from it is not said again
+        if path in _LINE_BY_LINE and arguments and all(self._is_open_file(*pair) for pair in arguments[:1]):
+            made = self.made(node, arguments[0][1])  # it holds the file until it is run through, and gives text
+            self.produces(made, NOTHING)
+            return made
         if path in _PASSING and arguments:
             return arguments[0][1]
         if path.startswith(("builtins.", "itertools.")):
@@ -360,12 +384,16 @@ class Calls(Functions):
             *(self.heap.contents.get(token, NOTHING) for token in receiver if isinstance(token, Site))
         )
         keeps = keeps or any(self._is_bound(expression, value) for expression, value in arguments)
+        returned: Arguments = []
+        of_arrays = self._is_of_arrays(function, name)
+        data = frozenset(token for token in given if not isinstance(token, Closure)) if of_arrays else given
         for expression, value in arguments:
-            self._call_back(node, value, given | inside | (receiver & UNKNOWN))
+            returned.append((expression, self._call_back(node, value, data | inside | (receiver & UNKNOWN))))
             self.hooks(expression, value)
             if caps:
                 self.implicit(node, [expression], ("__call__",), [given])
-        if caps and self._is_of_arrays(function, name):
+        if caps and of_arrays:
+            self._check_put_into_data(node, returned, with_functions=True)
             files_only = name in ambient().path_functions or (
                 isinstance(function, ast.Attribute) and function.attr in ambient().path_methods
             )
@@ -373,6 +401,8 @@ class Calls(Functions):
             self._check_put_into_data(node, [pair for pair in kept if not self._is_image(pair[0])])
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
+        if self._reads_at_once(node, name, arguments):
+            return NOTHING
         if name in borrows().data and len(arguments) == len([pair for pair in arguments if self._is_open_file(*pair)]):
             return NOTHING  # what is read out of a file is data, whatever type it has
         if name in borrows().frames and all(
@@ -382,6 +412,8 @@ class Calls(Functions):
             if typ is not None and all(info.fullname == "pandas.core.frame.DataFrame" for info in instances(typ)):
                 return NOTHING
         holds = self.heap.within(given) | self.heap.within(receiver)
+        if of_arrays and name.rpartition(".")[2] in _APPLYING:  # it holds what the functions gave, not the functions
+            holds = frozenset(token for token in holds if not isinstance(token, Closure) and not self._is_code(token))
         if caps and keeps:
             # Every object that can carry may now hold every other.
             places = [*arguments, (function.value if isinstance(function, ast.Attribute) else function, receiver)]
@@ -392,6 +424,14 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
+
+    def _reads_at_once(self, node: ast.AST, name: str, arguments: Arguments) -> bool:
+        """`pandas.read_csv(file)`: the file has been read when it returns, unless it is asked for pieces."""
+        if not name.startswith("pandas.read_") or not isinstance(node, ast.Call):
+            return False
+        if any(keyword.arg in (None, "chunksize", "iterator") for keyword in node.keywords):
+            return False
+        return all(self._is_open_file(*pair) for pair in arguments if self.reach(pair[1]))
 
     def _is_open_file(self, expression: ast.expr, value: Value) -> bool:
         typ = self.context.type_of(expression)
@@ -411,11 +451,15 @@ class Calls(Functions):
         typ = self.context.type_of(function.value) if isinstance(function, ast.Attribute) else None
         return typ is not None and any(info.fullname.startswith(_OF_ARRAYS) for info in instances(typ))
 
-    def _check_put_into_data(self, node: ast.AST, arguments: Arguments) -> None:
+    def _is_code(self, token: Token) -> bool:
+        return isinstance(token, Site) and self._keeps_code(token)
+
+    def _check_put_into_data(self, node: ast.AST, arguments: Arguments, with_functions: bool = False) -> None:
         """An array or frame of objects could hold a capability; a function that only runs meanwhile is fine."""
         for _, value in arguments:
             inside = self.heap.within(frozenset(token for token in value if not isinstance(token, Closure)))
-            caps = {token for token in inside if isinstance(token, Cap)} & set(self.active)
+            found = self.caps(value) if with_functions else {token for token in inside if isinstance(token, Cap)}
+            caps = found & set(self.active)
             if caps:
                 self.escape(node, caps, "put into an array or a frame, whose type says that it holds plain data")
                 return

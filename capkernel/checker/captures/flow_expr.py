@@ -73,7 +73,7 @@ class Expressions(Machine):
         if not value:
             return value
         typ = self.context.type_of(node)
-        if UNTRUSTED in value:
+        if UNTRUSTED in value or self._is_set_inside(node):
             value -= {UNTRUSTED}
         else:
             value = self.cut(typ, value)
@@ -84,6 +84,13 @@ class Expressions(Machine):
             self.read_after(node, gone, typ, frame.lines.get(node.id, 0))
             return NOTHING  # said once; what follows from it is not said again
         return value
+
+    def _is_set_inside(self, node: ast.Name) -> bool:
+        """Whether a function inside binds the name by `nonlocal`: what mypy narrows it to need not hold any longer."""
+        owner = self.context.scopes.owner(node)
+        if owner is None or owner.kind != "function":
+            return False
+        return any(node.id in inner.nonlocals for inner in owner.walk())
 
     def value_of_place(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Attribute):

@@ -51,6 +51,26 @@ class Functions(Expressions):
             is_session_module(info.module_name) and self._methods(info, "__enter__") for info in owners
         )
 
+    def _methods_above(self, name: str) -> list[Function]:
+        """What `super().name` can be in the method that runs: of the next class in the order of whatever class."""
+        frame: Frame | None = self.frame
+        running = None
+        while frame is not None and running is None:
+            running = frame.scope.node if frame.scope is not None and frame.scope.kind == "function" else None
+            frame = frame.parent
+        found: list[Function] = []
+        for known in list(self.classes.values()):
+            if known.info is None or not any(method.node is running for method in known.methods()):
+                continue
+            for one in (known.info, *self.types.overriders(known.info)):
+                above = one.mro[one.mro.index(known.info) + 1 :] if known.info in one.mro else []
+                for base in above:
+                    here = self._methods_named(f"{base.fullname}.{name}")
+                    if here:
+                        found.extend(method for method in here if method not in found)
+                        break
+        return found
+
     def _class_of(self, function: ast.expr) -> TypeInfo | None:
         """The session class that a call of `function` makes a value of."""
         resolved = self.context.resolve(function)

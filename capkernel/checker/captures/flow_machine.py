@@ -78,6 +78,7 @@ class Machine:
         self._seen_values: set[Value] = set()  # whose functions' frames are among those
         self._running: dict[tuple[object, ...], Value] = {}
         self._decorated: dict[ast.AST, Value] = {}
+        self.opened: set[ast.AST] = set()  # calls of `open` in helpers that do not know the types
         self.files: set[Value] = set()  # what names of open files hold
         self.entered: dict[ast.AST, Cap] = {}  # calls by which the stack of a block enters a capability
         # What the blocks around wait for when they end (executors, task groups), with the capabilities that are open.
@@ -272,6 +273,7 @@ class Machine:
             caps = {cap for cap in self.caps(value) if cap in self.active and self._opened_inside(cap, frame)}
             if caps:
                 self.escape(node, caps, f"stored in `{node.id}` of the function around this one")
+                return  # said once; what follows from it is not said again
             value = value | frame.names.get(node.id, NOTHING)
         self.set_variable(frame, node.id, value, node)
 

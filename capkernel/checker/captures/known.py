@@ -58,6 +58,15 @@ class Class:
 
 
 @dataclass(frozen=True)
+class Change:
+    """An attribute of a class that was bound after the class was defined."""
+
+    attribute: str
+    cell: int
+    line: int
+
+
+@dataclass(frozen=True)
 class Imported:
     """A module, or a name out of one."""
 

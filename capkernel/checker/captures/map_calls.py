@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, View
+from capkernel.checker.captures.known import Change, Class, Context, Data, Entry, Function, View
 from capkernel.checker.captures.made_functions import MadeFunction, made_function
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder, Unshippable
@@ -40,7 +40,9 @@ class MapCalls:
         classes: dict[str, Class],
         report: Report,
         plan: PlanBuilder,
+        changed: Mapping[str, Change],
     ) -> None:
+        self._changed = changed
         self._context = context
         self._entries = entries
         self._types = types
@@ -99,7 +101,9 @@ class MapCalls:
             parameters = inner.node.args.posonlyargs + inner.node.args.args
             names = [*(one.arg for one in parameters), *names][: len(names)]
         written = (
-            Purity(view, self._types, self._classes).mutated_parameters(inner) if isinstance(inner, Function) else ()
+            Purity(view, self._types, self._classes, self._changed).mutated_parameters(inner)
+            if isinstance(inner, Function)
+            else ()
         )
         why = made.why
         for argument, parameter in zip(made.arguments, [*names, *made.names], strict=True):
@@ -179,7 +183,7 @@ class MapCalls:
         return ""
 
     def _judge_function(self, given: ast.expr, function: Function, view: View) -> None:
-        reach = Purity(view, self._types, self._classes).judge(function)
+        reach = Purity(view, self._types, self._classes, self._changed).judge(function)
         if reach.violations:
             for violation in _causes(reach.violations)[:3]:
                 self._report_violation(given, violation)

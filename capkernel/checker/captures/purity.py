@@ -16,12 +16,13 @@ What is captured is taken by value at the call. The verdict is for the definitio
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from mypy.nodes import TypeInfo
 
-from capkernel.checker.captures.known import Class, Function, View
+from capkernel.checker.captures.known import Change, Class, Function, View
 from capkernel.checker.captures.pure_walk import Body, ClassBody
-from capkernel.checker.captures.reach import Reach, may_be_called, stored_root_of
+from capkernel.checker.captures.reach import Reach, Violation, may_be_called, stored_root_of
 from capkernel.checker.captures.scopes import parameters_of
 from capkernel.checker.captures.types import (
     Types,
@@ -32,7 +33,10 @@ from capkernel.wire.plan import FreeName
 class Purity:
     """Judges functions against one view of the session."""
 
-    def __init__(self, view: View, types: Types, classes: dict[str, Class]) -> None:
+    def __init__(
+        self, view: View, types: Types, classes: dict[str, Class], changed: Mapping[str, Change] | None = None
+    ) -> None:
+        self._changed = changed or {}
         self._view = view
         self._types = types
         self._classes = classes
@@ -81,7 +85,23 @@ class Purity:
         reach.functions[definition.node] = (definition, free)
         if definition.info is not None:
             reach.classes[definition.info] = definition
+            self._check_unchanged(definition, definition.info, reach)
         ClassBody(self, definition, reach, free).walk()
+
+    def _check_unchanged(self, definition: Class, info: TypeInfo, reach: Reach) -> None:
+        """What is shipped is the text of the class; what was stored in it later is not in there."""
+        change = self._changed.get(info.fullname)
+        if change is not None:
+            reach.violations.append(
+                Violation(
+                    definition.node,
+                    definition.context,
+                    f"uses the class `{info.name}`, whose `{change.attribute}` was changed after it was defined",
+                    info.name,
+                    f"type[{info.name}]",
+                    f"cell {change.cell}, line {change.line}",
+                )
+            )
 
     def class_of(self, info: TypeInfo) -> Class | None:
         return self._classes.get(info.fullname)

@@ -9,13 +9,13 @@ from mypy.nodes import TypeInfo
 from capkernel.checker.captures.ambient import AmbientRule
 from capkernel.checker.captures.classified import ClassifiedRule
 from capkernel.checker.captures.frame_text import FrameText
-from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
+from capkernel.checker.captures.known import Change, Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.map_calls import MapCalls
 from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.scope_sites import entering_block, granting_name
-from capkernel.checker.captures.types import API, is_session_module, only_classified, shown
+from capkernel.checker.captures.types import API, class_object, is_session_module, only_classified, shown
 from capkernel.checker.subset.report import Report, show
 
 _UNTYPED_FIELDS = frozenset(("annotation", "returns", "type_params", "bases", "ctx", "pattern", "decorator_list"))
@@ -34,7 +34,9 @@ class Rules:
         plan: PlanBuilder,
         maps: MapCalls,
         openers: Openers,
+        changed: dict[str, Change],
     ) -> None:
+        """changed: classes, by mypy's name, of which an attribute was bound later; the walk adds to it."""
         self._context = context
         self._report = report
         self._plan = plan
@@ -45,6 +47,7 @@ class Rules:
         self._frames = FrameText(context, view, report)
         self.opens_block = False
         self.stored: set[str] = set()  # names of attributes that the cell binds
+        self.changed = changed
 
     def walk(self) -> None:
         todo: list[ast.AST] = [self._context.cell.module]
@@ -63,6 +66,8 @@ class Rules:
         self._ambient.visit(node)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             self.stored.add(node.attr)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            self._note_change(node)
         if isinstance(node, ast.Call):
             self._call(node)
         else:
@@ -100,6 +105,11 @@ class Rules:
             return not path.startswith(API)
         entry = self._view.lookup(node.func.id) if flows and isinstance(node.func, ast.Name) else None
         return entry is not None and isinstance(entry.known, Function)
+
+    def _note_change(self, node: ast.Attribute) -> None:
+        info = class_object(self._context.type_of(node.value))
+        if info is not None and is_session_module(info.module_name):
+            self.changed[info.fullname] = Change(node.attr, self._context.number, node.lineno)
 
     def _is_typed(self, node: ast.Name | ast.Attribute | ast.Call) -> bool:
         if not isinstance(node, ast.Call) and not isinstance(node.ctx, ast.Load):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from capkernel.checker.captures.flow import Flow
 from capkernel.checker.captures.flow_machine import TooMuchWork
 from capkernel.checker.captures.known import (
+    Change,
     Class,
     Context,
     Data,
@@ -55,6 +56,7 @@ class Facts:
     ever: dict[str, Value] = field(default_factory=dict)  # the same, at any point of the cell
     lines: dict[str, int] = field(default_factory=dict)
     heap: Heap | None = None
+    changed: dict[str, Change] = field(default_factory=dict)
     openers: dict[str, str] = field(default_factory=dict)  # names that hold a function that takes a path
 
 
@@ -81,6 +83,7 @@ class CaptureSession:
         self._pieces: dict[ast.AST, Piece] = {}
         self._method_names: frozenset[str] = frozenset()
         self._openers: dict[str, str] = {}
+        self._changed: dict[str, Change] = {}
 
     def check(self, cell: TypedCell) -> CaptureVerdict:
         """Judge a typed cell. Changes nothing."""
@@ -98,11 +101,13 @@ class CaptureSession:
                     types.add_class(definition.info)
         facts = Facts(context, final_entries(context), own)
         view = View(self._entries, context, None)
-        maps = MapCalls(context, self._entries, types, classes, report, plan)
+        changed = dict(self._changed)
+        maps = MapCalls(context, self._entries, types, classes, report, plan, changed)
         openers = Openers(self._openers)
-        rules = Rules(context, view, report, plan, maps, openers)
+        rules = Rules(context, view, report, plan, maps, openers, changed)
         rules.walk()
         facts.openers = openers.here
+        facts.changed = rules.changed
         reached, handed = self._reached(context)
         followed: set[tuple[SiteKey, str]] = set()
         if rules.opens_block or rules.stored & self._methods(own) or self._is_flow_needed(context, reached):
@@ -136,6 +141,7 @@ class CaptureSession:
             self._frame.names.pop(name, None)
         for name in bound | deleted:
             self._openers.pop(name, None)
+        self._changed |= facts.changed
         self._openers |= {name: path for name, path in facts.openers.items() if name in self._entries}
         # What the cell did to objects of earlier cells shows in their names, too.
         for name, value in values.items():

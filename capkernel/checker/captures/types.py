@@ -63,6 +63,17 @@ _PLAIN_MODULES = (
     "sys._",
     "string.",
 )
+# ... but for these, which hold a function or a file that they were given, and use it later.
+_HOLDING_CODE = frozenset(
+    (
+        "numpy.vectorize",
+        "numpy.lib._function_base_impl.vectorize",
+        "pandas.io.formats.style.Styler",
+        "pandas.io.parsers.readers.TextFileReader",
+        "pandas.io.json._json.JsonReader",
+        "pandas.io.excel._base.ExcelFile",
+    )
+)
 # Plain when their arguments are.
 _CONTAINERS = frozenset(
     [f"builtins.{name}" for name in ("list", "tuple", "dict", "set", "frozenset")]
@@ -213,7 +224,7 @@ class Types:
         if is_session_module(proper.type.module_name):
             return all(self._plain(argument) for argument in proper.args) and self._plain_class(proper.type)
         if name.startswith(_PLAIN_MODULES):
-            return True
+            return name not in _HOLDING_CODE
         return proper.type.is_enum or (
             proper.type.is_named_tuple and proper.type.tuple_type is not None and self._plain(proper.type.tuple_type)
         )
@@ -260,6 +271,14 @@ def unsendable(typ: Type | None) -> str:
         if info is not None and (is_session_module(info.module_name) or info.fullname.startswith(_NOT_SENT)):
             return info.name
     return ""
+
+
+def class_object(typ: Type | None) -> TypeInfo | None:
+    """The class that a value of this type is, when it is a class itself."""
+    proper = get_proper_type(typ) if typ is not None else None
+    if isinstance(proper, (CallableType, Overloaded)) and proper.is_type_obj():
+        return proper.type_object()
+    return next(instances(proper.item), None) if isinstance(proper, TypeType) else None
 
 
 def is_callable(typ: Type | None) -> bool:
