@@ -255,9 +255,14 @@ def shown(output: NotebookNode) -> str:
         return str(output.text)
     if output.output_type == "error":
         return _COLOURS.sub("", "\n".join(output.traceback))
-    if output.metadata.get(_KEY, {}).get("kind") == "authority":
+    if is_authority(output):
         return ""
     return str(output.data.get("text/plain", ""))
+
+
+def is_authority(output: NotebookNode) -> bool:
+    """Whether this is the line that says what the cell may do."""
+    return bool(output.get("metadata", {}).get(_KEY, {}).get("kind") == "authority")
 
 
 def _diagnostics(output: NotebookNode) -> tuple[Diagnostic, ...]:

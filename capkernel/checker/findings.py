@@ -221,6 +221,9 @@ def _start(node: ast.AST) -> tuple[int, int]:
 
 def _causes_first(found: list[Diagnostic]) -> list[Diagnostic]:
     errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    others = {diagnostic.span.line for diagnostic in errors if diagnostic.code != "no-any-return"}
+    # What is wrong with a value is why nothing is known of it.
+    errors = [one for one in errors if one.code != "no-any-return" or one.span.line not in others]
     lines = {diagnostic.span.line for diagnostic in errors}
     kept = [
         diagnostic

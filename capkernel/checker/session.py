@@ -123,13 +123,13 @@ class CheckerSession:
         except RecursionError:
             return Rejected(cell, (_too_deep(cell),))
 
-    def _against(self, cell: int, names: LocalNames, text: str) -> tuple[int, int]:
-        """How many refusals and warnings stand against a repaired text. Leaves nothing behind."""
+    def _against(self, cell: int, names: LocalNames, text: str) -> tuple[tuple[Diagnostic, ...], int]:
+        """The refusals and the number of warnings that stand against a repaired text. Leaves nothing behind."""
         verdict = self._verdict(cell, text, parse(cell, text), names)
         if isinstance(verdict, Rejected):
-            return len(verdict.diagnostics), 0
+            return verdict.diagnostics, 0
         self.discard(cell)
-        return 0, len(verdict.warnings) + verdict.more
+        return (), len(verdict.warnings) + verdict.more
 
     def _judge(self, cell: int, text: str, module: ast.Module) -> Accepted | Rejected:
         comments = comments_of(text)

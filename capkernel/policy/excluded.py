@@ -64,7 +64,7 @@ class Exclusions:
         self._parents = {os.path.dirname(path) for path in self._paths}
         self._numbers = {number for _device, number in self._inodes}
         private = [path for path, what in self._paths.items() if what not in _NOT_PRIVATE]
-        self._linked = LinkedFiles([path for path in private if os.path.isdir(path)])
+        self._linked = LinkedFiles([path for path in private if os.path.isdir(path)], but=granted)
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
 
     @classmethod

@@ -22,10 +22,11 @@ _CLOCK_GRAIN_NS: Final = 20_000_000  # file times are taken from a coarser clock
 
 
 class LinkedFiles:
-    """Thread-safe. directories: canonical paths."""
+    """Thread-safe. directories: canonical paths. but: one in them that is not excluded."""
 
-    def __init__(self, directories: Sequence[str], *, max_entries: int = MAX_ENTRIES) -> None:
+    def __init__(self, directories: Sequence[str], *, max_entries: int = MAX_ENTRIES, but: str = "") -> None:
         self._directories = tuple(directories)
+        self._but = but
         self._max_entries = max_entries
         self._lock = threading.Lock()
         self._inodes: set[tuple[int, int]] = set()
@@ -54,7 +55,8 @@ class LinkedFiles:
                     for entry in listing:
                         seen += 1
                         if entry.is_dir(follow_symlinks=False):
-                            waiting.append(entry.path)
+                            if entry.path != self._but:
+                                waiting.append(entry.path)
                         else:
                             found = entry.stat(follow_symlinks=False)
                             if found.st_nlink > 1:

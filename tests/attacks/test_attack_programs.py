@@ -273,7 +273,15 @@ def _trace(ran: Ran, world: World) -> str:
             streams[message["content"]["name"]] += message["content"]["text"]
         elif message["msg_type"] != "status":
             others.append([message["msg_type"], message["content"]])
-    return _without_chance(json.dumps([ran.reply, streams, others], indent=1), world)
+    said = [_without_waiting(ran.reply), streams, [[kind, _without_waiting(content)] for kind, content in others]]
+    return _without_chance(json.dumps(said, indent=1), world)
+
+
+def _without_waiting(content: dict[str, Any]) -> dict[str, Any]:
+    """A future that was done when it was asked raises at another line than one that is waited for: that is time."""
+    if "traceback" not in content:
+        return content
+    return content | {"traceback": [part for part in content["traceback"] if "futures/_base.py" not in part]}
 
 
 def _without_chance(text: str, world: World) -> str:

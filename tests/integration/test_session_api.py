@@ -144,6 +144,7 @@ def test_a_cell_is_checked_without_running_it(tmp_path: Path) -> None:
 
     async def body(session: Session) -> None:
         code = "with request_file_system() as fs:\n    text = fs.access('a.txt').read()\nlen(text)"
+        assert (await session.execute("1")).status == "ok"  # the session is ready
         before = await session.state()
         verdict = await session.check(code)
         assert (verdict.verdict, verdict.diagnostics) == ("accepted", ())

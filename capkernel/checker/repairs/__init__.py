@@ -27,7 +27,9 @@ from capkernel.checker.repairs import (
     names,
     pure,
     scopes,
+    signatures,
     syntax,
+    typed,
 )
 from capkernel.checker.repairs.causes import with_suggestions
 from capkernel.checker.repairs.source import Repairer, Source
@@ -46,12 +48,30 @@ _REPAIRERS: dict[str, tuple[Repairer, ...]] = {
     "syntax": (syntax.repairs,),
     "unbound-name": (names.unbound,),
     "name-defined": (names.unbound,),
-    "attr-defined": (names.attribute,),
+    "attr-defined": (names.attribute, typed.member),
     "call-arg": (names.call_argument,),
     "assignment": (names.annotation,),
-    "union-attr": (names.optional,),
-    "arg-type": (names.optional,),
-    "no-untyped-def": (names.returns_none,),
+    "union-attr": (typed.not_none, typed.narrowed),
+    "arg-type": (typed.not_none, typed.converted),
+    "operator": (typed.not_none, typed.narrowed, typed.operands),
+    "index": (typed.not_none, typed.converted),
+    "return-value": (typed.converted, signatures.returned, typed.not_none),
+    "return": (signatures.falls_through,),
+    "no-untyped-def": (names.returns_none, signatures.annotated),
+    "no-untyped-call": (signatures.annotated,),
+    "no-any-return": (typed.any_returned,),
+    "list-item": (typed.containers,),
+    "dict-item": (typed.containers,),
+    "var-annotated": (typed.empty,),
+    "type-arg": (typed.arguments,),
+    "possibly-undefined": (typed.maybe_unbound,),
+    "comparison-overlap": (typed.compared,),
+    "call-overload": (typed.overloads,),
+    "exhaustive-match": (typed.other_cases,),
+    "misc": (typed.unpacked,),
+    "no-redef": (typed.bound_again,),
+    "truthy-function": (typed.called,),
+    "func-returns-value": (typed.for_its_effect,),
     "redefined-api": (names.redefined,),
     "not-understood": (names.mangled,),
     "ambient-authority": (file_scope.repairs, ambient.repairs, imports.repairs),
@@ -70,8 +90,8 @@ _LEFT_OUT = frozenset(
     ("ambient-authority", "unsafe-import", "unsafe-feature", "unsafe-magic", "capability-escape", "redefined-api")
 )
 
-Judge = Callable[[str], tuple[int, int]]
-"""What stands against a text: how many refusals, and of an accepted one, how many warnings."""
+Judge = Callable[[str], tuple[Sequence[Diagnostic], int]]
+"""What stands against a text: the refusals, and of an accepted one, how many warnings."""
 
 
 def offer(
@@ -102,6 +122,7 @@ class _Finder:
         self._checks = 0
         self._until = time.thread_time() + MOST_SECONDS
         self._answers: dict[str, tuple[int, int]] = {}
+        source.ask = self._ask
 
     def found(self) -> list[Diagnostic]:
         candidates = [_candidates(self._source, one) for one in self._refused[:_REPAIRED]]
@@ -152,11 +173,19 @@ class _Finder:
             return None
         if text in self._answers:
             return self._answers[text]
-        if self._checks >= MOST_CHECKS or time.thread_time() > self._until:
+        if not self._may_check():
             return None
-        self._checks += 1
-        self._answers[text] = self._judge(text)
+        refused, warned = self._judge(text)
+        self._answers[text] = len(refused), warned
         return self._answers[text]
+
+    def _ask(self, text: str) -> Sequence[Diagnostic]:
+        """What is said of a text that no repair makes, for what can be learned of it."""
+        return self._judge(text)[0] if self._may_check() else ()
+
+    def _may_check(self) -> bool:
+        self._checks += 1
+        return self._checks <= MOST_CHECKS and time.thread_time() <= self._until
 
     def _with(self, diagnostic: Diagnostic, fix: Fix) -> Diagnostic:
         return msgspec.structs.replace(diagnostic, fix=msgspec.structs.replace(fix, code=self._shown(fix.edits)))

@@ -31,10 +31,20 @@ def repairs(source: Source, diagnostic: Diagnostic) -> Repairs:
     name = dotted(node)
     call = source.parents.get(node)
     if isinstance(call, ast.Call) and call.func is node:
+        yield from _without_pickles(source, call)
+    if isinstance(call, ast.Call) and call.func is node:
         yield from _opened(source, call, name)
         yield from _path_object(source, call, name)
         yield from _os_call(source, call, name)
     yield from _environment(source, node, name)
+
+
+def _without_pickles(source: Source, call: ast.Call) -> Repairs:
+    """Arrays of numbers need no pickles."""
+    kept = [one for one in call.keywords if one.arg != "allow_pickle"]
+    if len(kept) < len(call.keywords):
+        text = ast.unparse(ast.Call(call.func, call.args, kept))
+        yield from unsafe("read plain arrays: a pickle is a program", source.replace(call, text))
 
 
 def _place(path: ast.expr | None) -> tuple[str, str]:

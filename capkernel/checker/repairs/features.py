@@ -305,6 +305,13 @@ def magics(source: Source, diagnostic: Diagnostic) -> Repairs:
         name, body = words[1] if len(words) > 1 else "", node.args[2]
         if name:
             yield from _through_files(source, node, statement, f'fs.access("{name}").write({ast.unparse(body)})')
+    elif words[0] == "run" and len(words) == 2 and words[1].removesuffix(".py").isidentifier():
+        line = f"{source.margin(statement)}from {words[1].removesuffix('.py')} import *"
+        yield from unsafe(
+            "import it: files beside the notebook are checked like cells", Edit(source.whole_lines(statement), line)
+        )
+    elif words[0] == "timeit" and method == "run_line_magic" and _is_expression(texts[1]):
+        yield from unsafe("run it", source.replace(node, f"({texts[1]})"))
     elif words[0] == "prun" or (words[0] == "timeit" and method == "run_cell_magic"):
         code = texts[1]
         if _is_expression(code):

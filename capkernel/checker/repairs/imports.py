@@ -25,6 +25,12 @@ _MEMBERS = {
     "Path": "PurePath",
     "PosixPath": "PurePosixPath",
 }
+# Modules that public ones are made of.
+_PUBLIC = {
+    "_thread": "threading", "_io": "io", "_json": "json", "_collections": "collections", "_csv": "csv",
+    "_datetime": "datetime", "_decimal": "decimal", "_random": "random", "_functools": "functools", "_heapq": "heapq",
+    "_bisect": "bisect", "_operator": "operator", "_string": "string", "_struct": "struct", "_statistics": "statistics",
+}  # fmt: skip
 _FROM = {
     ("multiprocessing", "Pool"): "from concurrent.futures import ThreadPoolExecutor as Pool",
     (
@@ -79,7 +85,7 @@ def _from(source: Source, statement: ast.ImportFrom, module: str, alias: ast.ali
             )
     if alias.name == "cast" and module in ("typing", "typing_extensions"):
         yield from safe(
-            "leave the cast out: it does nothing when the cell runs",
+            "use the value itself: a cast does nothing when the cell runs",
             *_uncast(source, alias.asname or "cast"),
             without(source, statement, [alias]),
         )
@@ -87,6 +93,10 @@ def _from(source: Source, statement: ast.ImportFrom, module: str, alias: ast.ali
 
 def _plain(source: Source, statement: ast.Import, alias: ast.alias) -> Repairs:
     name = alias.asname or alias.name
+    if alias.name in _PUBLIC:
+        yield from unsafe(
+            f"`{_PUBLIC[alias.name]}` is its public side", source.replace(alias, f"{_PUBLIC[alias.name]} as {name}")
+        )
     uses = _uses(source, name)
     if alias.name == "builtins":
         yield from safe(
@@ -144,7 +154,8 @@ def _member(source: Source, diagnostic: Diagnostic) -> Repairs:
     call = parent if isinstance(parent, ast.Call) and parent.func is node else None
     if name.endswith("cast") and call is not None and len(call.args) == 2:
         yield from safe(
-            "leave the cast out: it does nothing when the cell runs", source.replace(call, source.segment(call.args[1]))
+            "use the value itself: a cast does nothing when the cell runs",
+            source.replace(call, source.segment(call.args[1])),
         )
     if name.endswith("urandom") and call is not None:
         yield from safe(

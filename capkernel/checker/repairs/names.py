@@ -238,7 +238,8 @@ def annotation(source: Source, diagnostic: Diagnostic) -> Repairs:
     if not found or statement is None:
         return
     if isinstance(statement, ast.AnnAssign):
-        yield from unsafe("annotate it with what it is given", source.replace(statement.annotation, found[1]))
+        said = f"{source.segment(statement.annotation)} | None" if found[1] == "None" else found[1]
+        yield from unsafe("annotate it with what it is given", source.replace(statement.annotation, said))
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if isinstance(target, ast.Name):
         for other in ast.walk(source.module or ast.Module([], [])):
@@ -246,21 +247,6 @@ def annotation(source: Source, diagnostic: Diagnostic) -> Repairs:
                 yield from unsafe(
                     "let the name hold both", source.replace(other.annotation, f"{found[2]} | {found[1]}")
                 )
-
-
-def optional(source: Source, diagnostic: Diagnostic) -> Repairs:
-    """Say that it is there, before it is used."""
-    if "None" not in diagnostic.message:
-        return
-    node = source.at(diagnostic.span)
-    if isinstance(node, ast.Attribute):
-        node = node.value
-    statement = None if node is None else source.statement(node)
-    if isinstance(node, ast.Name) and statement is not None and source.is_alone(statement):
-        yield from unsafe(
-            "say that it is there: the cell stops when it is not",
-            source.insert_before(statement, f"assert {node.id} is not None"),
-        )
 
 
 def returns_none(source: Source, diagnostic: Diagnostic) -> Repairs:

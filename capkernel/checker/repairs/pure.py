@@ -200,10 +200,33 @@ def _in_lambda(source: Source, map_call: ast.Call | None, given: ast.Lambda, nod
             rest = [one for one in parent.values if one is not bad]
             yield from unsafe("leave the effect out", source.replace(parent, source.segment(rest[-1])))
         yield from _shown(source, map_call, given)
+        yield from _outside(source, map_call, given)
         if bad.args:
             yield from unsafe("leave the effect out", source.replace(bad, source.segment(bad.args[-1])))
         if isinstance(bad.func, ast.Attribute) and not bad.args:
             yield from unsafe("leave the effect out", source.replace(bad, source.segment(bad.func.value)))
+
+
+def _outside(source: Source, map_call: ast.Call | None, given: ast.Lambda) -> Repairs:
+    """`secret.map(lambda s: out.append(s))` as `out.append(secret)`: done in the cell, with what stays classified."""
+    body, parameters = given.body, given.args.args
+    if map_call is None or not isinstance(map_call.func, ast.Attribute) or len(parameters) != 1:
+        return
+    if not isinstance(body, ast.Call) or body.keywords or not isinstance(source.statement(map_call), ast.Expr):
+        return
+    name, owner = parameters[0].arg, source.segment(map_call.func.value)
+    if name in names_in(body.func):
+        return
+    texts = []
+    for one in body.args:
+        if isinstance(one, ast.Name) and one.id == name:
+            texts.append(owner)
+        elif name in names_in(one):
+            texts.append(f"{owner}.map(lambda {name}: {source.segment(one)})")
+        else:
+            texts.append(source.segment(one))
+    text = f"{source.segment(body.func)}({', '.join(texts)})"
+    yield from unsafe("do it in the cell, with the secret as it is: classified", source.replace(map_call, text))
 
 
 def _effect(source: Source, node: ast.AST) -> ast.AST:

@@ -11,7 +11,7 @@ import ast
 import builtins
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from capkernel.diagnostics.edits import apply_edits
@@ -31,6 +31,7 @@ class Source:
         self.module = module
         self.names = names  # of the session
         self.earlier = earlier  # the text of an accepted cell, "" when it is not known
+        self.ask: Callable[[str], Sequence[Diagnostic]] = lambda _text: ()  # what would be said of another text
         self.lines = text.split("\n")
         self.parents: dict[ast.AST, ast.AST] = {}
         self._by_start: dict[tuple[int, int], list[ast.AST]] = {}

@@ -193,8 +193,9 @@ def memory_root() -> Iterator[MemoryRoot]:
 
 
 def start_in_memory(start: Start, root: MemoryRoot) -> Session:
-    """A session whose files are in memory, with every place excluded that a kernel excludes: the root lies in some."""
-    exclusions = Exclusions.ambient(granted=str(root.path))
+    """A session whose files are in memory, in a place that lies in excluded ones."""
+    places = [("/dev", "a file system"), (str(root.path.parent), "a directory of capkernel itself")]
+    exclusions = Exclusions(places, granted=str(root.path))
     return start(root.granted_by(default_policy("/nowhere")), base=root.path, exclusions=exclusions, room=root.room)
 
 

@@ -115,10 +115,15 @@ def test_a_walk_that_grows_with_the_square_would_be_seen() -> None:
             lines += event == "line"
             return trace
 
+        def walk() -> None:
+            for _ in range(n):
+                for _ in range(n):
+                    pass
+
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            [[0 for _ in range(n)] for _ in range(n)]
+            walk()
         finally:
             sys.settrace(before)
         return lines

@@ -49,14 +49,18 @@ def test_a_full_policy(tmp_path, monkeypatch):
     assert policy.root_paths() == (tmp_path, Path("/home/somebody/data"), Path("/srv/shared"))
 
 
-def test_an_empty_policy_is_the_default(tmp_path):
-    policy, default = load_policy(write(tmp_path, "")), default_policy(tmp_path)
-    assert (policy.profile, policy.files, policy.limits, policy.sandbox) == (
+@pytest.mark.parametrize(("text", "name"), [("", "p.toml"), ("{}", "p.json"), ('{"files": {}}', "p.json")])
+def test_an_empty_policy_is_the_default(tmp_path, text, name):
+    policy, default = load_policy(write(tmp_path, text, name)), default_policy(tmp_path)
+    assert (policy.profile, policy.files, policy.limits, policy.sandbox, policy.records) == (
         default.profile,
         default.files,
         default.limits,
         default.sandbox,
+        default.records,
     )
+    assert policy.secure_file() is None
+    assert policy.records.keep is False
     assert default.files.roots == (".",)
     assert default.files.classified_write == "new"
     assert default.sandbox.minimum == "standard"
@@ -76,6 +80,19 @@ def test_json_says_the_same(tmp_path):
     )
 
 
+def test_one_key_leaves_the_others_as_they_are(tmp_path):
+    policy, default = load_policy(write(tmp_path, "[limits]\ncell_seconds = 5\n")), default_policy(tmp_path)
+    assert policy.limits.cell_seconds == 5
+    assert policy.limits.map_seconds == default.limits.map_seconds
+    assert (policy.profile, policy.files, policy.sandbox) == (default.profile, default.files, default.sandbox)
+
+
+@pytest.mark.parametrize(("said", "meant"), [("true", True), ("false", False), ('"new"', "new")])
+def test_the_switch_for_classified_writes(tmp_path, said, meant):
+    policy = load_policy(write(tmp_path, f"[files]\nclassified_write = {said}\n"))
+    assert policy.files.classified_write == meant
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -87,6 +104,7 @@ def test_json_says_the_same(tmp_path):
         ("[network]\nhosts = []", 1, "unknown key 'network'"),
         ("[limits]\ncell_seconds = '5'", 2, "limits.cell_seconds: expected `float`, got `str`"),
         ("[limits]\ncell_seconds = 0", 2, "limits.cell_seconds: expected"),
+        ("[limits]\ncell_seconds = -5", 2, "limits.cell_seconds: expected"),
         ("[limits]\nmap_seconds = nan", 2, "limits.map_seconds: expected"),
         ("[limits]\nmap_seconds = inf", 2, "limits.map_seconds: expected"),
         ("[limits]\noutput_bytes = true", 2, "limits.output_bytes: expected `int`, got `bool`"),
