@@ -401,8 +401,6 @@ class Calls(Functions):
             self._check_put_into_data(node, [pair for pair in kept if not self._is_image(pair[0])])
         if caps and keeps:
             self._check_kept(node, function, receiver, arguments, caps)
-        if self._reads_at_once(node, name, arguments):
-            return NOTHING
         if name in borrows().data and len(arguments) == len([pair for pair in arguments if self._is_open_file(*pair)]):
             return NOTHING  # what is read out of a file is data, whatever type it has
         if name in borrows().frames and all(
@@ -424,14 +422,6 @@ class Calls(Functions):
                             self.heap.add(token, holds)
         result = self.made(node, holds) | holds
         return result | UNKNOWN if keeps and not name else result
-
-    def _reads_at_once(self, node: ast.AST, name: str, arguments: Arguments) -> bool:
-        """`pandas.read_csv(file)`: the file has been read when it returns, unless it is asked for pieces."""
-        if not name.startswith("pandas.read_") or not isinstance(node, ast.Call):
-            return False
-        if any(keyword.arg in (None, "chunksize", "iterator") for keyword in node.keywords):
-            return False
-        return all(self._is_open_file(*pair) for pair in arguments if self.reach(pair[1]))
 
     def _is_open_file(self, expression: ast.expr, value: Value) -> bool:
         typ = self.context.type_of(expression)

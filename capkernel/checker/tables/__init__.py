@@ -207,7 +207,7 @@ def pure() -> Pure:
     return Pure(
         names=frozenset(listed),
         modules=frozenset(data["modules"]["all"]),
-        partial_modules=frozenset(data["modules"]["partial"]) | {"scipy"} | frozenset(members),
+        partial_modules=frozenset(data["modules"]["partial"]) | {"scipy", "scipy.cluster"} | frozenset(members),
         exceptions=frozenset(data["except"]["names"]) | frozenset(scipy["except"]["names"]),
         effects=data["effects"],
         impure_methods=frozenset(methods["impure"]),
