@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from capkernel.checker.repairs.source import Repairs, Source, dotted, literal, unsafe
+from capkernel.checker.repairs.source import Repairs, Source, dotted, literal, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 _WORDS = "go through a file capability"
@@ -43,7 +43,7 @@ def _without_pickles(source: Source, call: ast.Call) -> Repairs:
     """Arrays of numbers need no pickles."""
     kept = [one for one in call.keywords if one.arg != "allow_pickle"]
     if len(kept) < len(call.keywords):
-        text = ast.unparse(ast.Call(call.func, call.args, kept))
+        text = unparsed(ast.Call(call.func, call.args, kept))
         yield from unsafe("read plain arrays: a pickle is a program", source.replace(call, text))
 
 
@@ -51,10 +51,10 @@ def _place(path: ast.expr | None) -> tuple[str, str]:
     """The root to ask for and the path below it, both as code."""
     text = literal(path)
     if text is None or not text:
-        return '"."', "." if path is None else ast.unparse(path)
+        return '"."', "." if path is None else unparsed(path)
     folder, slash, name = text.rpartition("/")
     if not slash:
-        return '"."', repr(text).replace("'", '"')
+        return '"."', unparsed(ast.Constant(text))
     return '"' + (folder or "/") + '"', f'"{name}"'
 
 
@@ -239,7 +239,7 @@ def _os_call(source: Source, call: ast.Call, name: str) -> Repairs:
     short = name if name.startswith("os.") else f"os.path.{name}" if f"os.path.{name}" in _OF_OS else f"os.{name}"
     if short in _OF_OS:
         path = call.args[0] if call.args else ast.Constant(".")
-        yield from _in_block(source, call, _OF_OS[short].format(ast.unparse(path).replace("'", '"')), '"."')
+        yield from _in_block(source, call, _OF_OS[short].format(unparsed(path)), '"."')
     if short in ("os.getcwd", "os.path.abspath", "os.path.realpath", "os.path.expanduser"):
         text = source.segment(call.args[0]) if call.args else '"."'
         yield from unsafe("paths are relative to the root that is asked for", source.replace(call, text))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from itertools import islice
 
-from capkernel.checker.repairs.source import Repairs, Source, dotted, names_in, safe, substituted, unsafe
+from capkernel.checker.repairs.source import Repairs, Source, dotted, names_in, safe, substituted, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 _PLAIN = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.JoinedStr, ast.ListComp)
@@ -47,7 +47,7 @@ def formatted(source: Source, diagnostic: Diagnostic) -> Repairs:
     call = source.parents.get(outer)
     if isinstance(call, ast.Call) and dotted(call.func) == "print" and any(one.arg == "file" for one in call.keywords):
         shown = ast.Call(call.func, call.args, [one for one in call.keywords if one.arg != "file"])
-        yield from unsafe("print it to the cell, where it shows as its mask", source.replace(call, ast.unparse(shown)))
+        yield from unsafe("print it to the cell, where it shows as its mask", source.replace(call, unparsed(shown)))
         return
     if (
         isinstance(call, ast.Call)
@@ -79,7 +79,7 @@ def _secret(diagnostic: Diagnostic, node: ast.expr | None) -> str | None:
     if node is None or not diagnostic.captured:
         return None
     name, typ = diagnostic.captured[0].name, diagnostic.captured[0].type
-    texts = {ast.unparse(one) for one in ast.walk(node) if isinstance(one, ast.expr)}
+    texts = {unparsed(one) for one in ast.walk(node) if isinstance(one, ast.expr)}
     if name in texts and typ.startswith("Classified"):
         return name
     if not typ.startswith("Classified"):  # a container of secrets
@@ -95,7 +95,7 @@ def _secret(diagnostic: Diagnostic, node: ast.expr | None) -> str | None:
     ]
     if isinstance(node, ast.Call) and node.args:
         candidates = [node.args[0]]
-    return ast.unparse(candidates[0]) if candidates else None
+    return unparsed(candidates[0]) if candidates else None
 
 
 def _variable(node: ast.AST) -> str:
@@ -104,7 +104,7 @@ def _variable(node: ast.AST) -> str:
 
 
 def _mapped(expression: ast.expr, secret: str) -> str:
-    if ast.unparse(expression) == secret:
+    if unparsed(expression) == secret:
         return f"{secret}.map(bool)"
     variable = _variable(expression)
     text = substituted(expression, secret, variable)
@@ -138,7 +138,7 @@ def _comparison(source: Source, node: ast.expr, secret: str) -> Repairs:
     if not isinstance(node, (ast.Compare, ast.BinOp)):
         return
     sides = [node.left, *(node.comparators if isinstance(node, ast.Compare) else [node.right])]
-    texts = [ast.unparse(one) for one in sides]
+    texts = [unparsed(one) for one in sides]
     if len(sides) != 2:
         return
     if texts[0] == texts[1] == secret:
@@ -148,7 +148,7 @@ def _comparison(source: Source, node: ast.expr, secret: str) -> Repairs:
         )
         return
     first, second = sides
-    pair = ast.unparse(node).replace(texts[0], "pair[0]", 1)
+    pair = unparsed(node).replace(texts[0], "pair[0]", 1)
     rest = pair[len("pair[0]") :]
     if rest.endswith(texts[1]):
         pair = f"pair[0]{rest[: -len(texts[1])]}pair[1]"
@@ -173,12 +173,12 @@ def _chain(source: Source, node: ast.expr, secret: str) -> Repairs:
     """The question, and the expressions around it, smallest first."""
     current: ast.AST = node
     parent = source.parents.get(current)
-    if ast.unparse(node) == secret and not isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp, ast.Expr)):
+    if unparsed(node) == secret and not isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp, ast.Expr)):
         # A truth test or an iteration: the expression around it is what asks.
         current = _asking(source, node) or node
     tried = 0
     while isinstance(current, ast.expr) and tried < 3:
-        if not isinstance(current, (ast.Starred, ast.Lambda, ast.Slice)) and ast.unparse(current) != secret:
+        if not isinstance(current, (ast.Starred, ast.Lambda, ast.Slice)) and unparsed(current) != secret:
             yield from unsafe(_ASK, source.replace(current, _mapped(current, secret)))
             tried += 1
         following = source.parents.get(current)
@@ -218,21 +218,21 @@ def _statement(source: Source, node: ast.expr, secret: str) -> Repairs:
             Edit(span, f"{margin}{_mapped(statement.test, secret)}"),
         )
     elif isinstance(statement, (ast.For, ast.AsyncFor)):
-        target = ast.unparse(statement.target)
+        target = unparsed(statement.target)
         body = statement.body[0]
         if len(statement.body) == 1 and isinstance(body, ast.Expr):
             yield from unsafe(
                 "do it inside the vault",
-                Edit(span, f"{margin}{secret}.map(lambda x: [{ast.unparse(body.value)} for {target} in x])"),
+                Edit(span, f"{margin}{secret}.map(lambda x: [{unparsed(body.value)} for {target} in x])"),
             )
         yield from unsafe("take its parts inside the vault", Edit(span, f"{margin}{secret}.map(list)"))
     elif isinstance(statement, ast.Match):
         lines = [f"{margin}def chosen(x):", *(f"    {line}" for line in source.text_of(span))]
-        lines[1] = lines[1].replace(ast.unparse(statement.subject), "x", 1)
+        lines[1] = lines[1].replace(unparsed(statement.subject), "x", 1)
         lines = [*lines, f"{margin}{secret}.map(chosen)"]
         yield from unsafe("match inside the vault", Edit(span, "\n".join(lines)))
     elif isinstance(statement, ast.AugAssign):
-        target = ast.unparse(statement.target)
+        target = unparsed(statement.target)
         whole = ast.BinOp(ast.parse(target, mode="eval").body, statement.op, statement.value)
         yield from unsafe(_ASK, Edit(source.span(statement), f"{target} = {_mapped(whole, secret)}"))
         if target != secret:
@@ -246,15 +246,15 @@ def _chosen(source: Source, statement: ast.If, secret: str) -> Repairs:
         return
     first, second = branches[0][0], branches[1][0]
     variable = _variable(statement)
-    test = ast.unparse(ast.parse(substituted(statement.test, secret, variable), mode="eval").body)
+    test = unparsed(ast.parse(substituted(statement.test, secret, variable), mode="eval").body)
     span, margin = source.whole_lines(statement), source.margin(statement)
     if (
         isinstance(first, ast.Assign)
         and isinstance(second, ast.Assign)
-        and ast.unparse(first.targets[0]) == ast.unparse(second.targets[0])
+        and unparsed(first.targets[0]) == unparsed(second.targets[0])
     ):
-        value = f"{ast.unparse(first.value)} if {test} else {ast.unparse(second.value)}"
-        text = f"{ast.unparse(first.targets[0])} = {secret}.map(lambda {variable}: {value})"
+        value = f"{unparsed(first.value)} if {test} else {unparsed(second.value)}"
+        text = f"{unparsed(first.targets[0])} = {secret}.map(lambda {variable}: {value})"
         yield from unsafe("choose the value inside the vault", Edit(span, margin + text))
     values = [one.value for one in (first, second) if isinstance(one, ast.Expr)]
     shown = [
@@ -263,7 +263,7 @@ def _chosen(source: Source, statement: ast.If, secret: str) -> Repairs:
         if isinstance(one, ast.Call) and dotted(one.func) == "print" and len(one.args) == 1
     ]
     if len(shown) == 2:
-        text = f"print({secret}.map(lambda {variable}: {ast.unparse(shown[0])} if {test} else {ast.unparse(shown[1])}))"
+        text = f"print({secret}.map(lambda {variable}: {unparsed(shown[0])} if {test} else {unparsed(shown[1])}))"
         yield from unsafe("choose the text inside the vault", Edit(span, margin + text))
 
 

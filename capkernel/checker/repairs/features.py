@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from capkernel.checker.repairs.source import Repairs, Source, dotted, literal, safe, substituted, unsafe
+from capkernel.checker.repairs.source import Repairs, Source, dotted, literal, safe, substituted, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 _UNARY = {
@@ -237,16 +237,16 @@ def _class_statement(source: Source, call: ast.Call) -> Repairs:
         return
     del name
     margin = source.margin(statement)
-    inherited = ", ".join(ast.unparse(base) for base in bases.elts)
+    inherited = ", ".join(unparsed(base) for base in bases.elts)
     lines = [f"class {target.id}({inherited}):" if inherited else f"class {target.id}:"]
     for key, value in zip(body.keys, body.values, strict=True):
         attribute = literal(key)
         if attribute is None or not attribute.isidentifier():
             return
         if isinstance(value, ast.Lambda):
-            lines += [f"    def {attribute}({ast.unparse(value.args)}):", f"        return {ast.unparse(value.body)}"]
+            lines += [f"    def {attribute}({unparsed(value.args)}):", f"        return {unparsed(value.body)}"]
         else:
-            lines.append(f"    {attribute} = {ast.unparse(value)}")
+            lines.append(f"    {attribute} = {unparsed(value)}")
     lines += ["    pass"] if len(lines) == 1 else []
     text = "\n".join(f"{margin}{line}" for line in lines)
     yield from safe("write a `class` statement", Edit(source.whole_lines(statement), text))
@@ -257,8 +257,8 @@ def _class_keyword(source: Source, keyword: ast.keyword) -> Repairs:
     if isinstance(owner, ast.ClassDef) and owner.body:
         line = owner.lineno
         text = source.lines[line - 1]
-        kept = [ast.unparse(base) for base in owner.bases]
-        kept += [f"{one.arg}={ast.unparse(one.value)}" for one in owner.keywords if one is not keyword and one.arg]
+        kept = [unparsed(base) for base in owner.bases]
+        kept += [f"{one.arg}={unparsed(one.value)}" for one in owner.keywords if one is not keyword and one.arg]
         margin = text[: len(text) - len(text.lstrip())]
         header = f"{margin}class {owner.name}({', '.join(kept)}):" if kept else f"{margin}class {owner.name}:"
         if text.rstrip().endswith(":") or ":" in text:
@@ -304,7 +304,7 @@ def magics(source: Source, diagnostic: Diagnostic) -> Repairs:
     elif words[0] == "writefile" and method == "run_cell_magic" and len(node.args) == 3:
         name, body = words[1] if len(words) > 1 else "", node.args[2]
         if name:
-            yield from _through_files(source, node, statement, f'fs.access("{name}").write({ast.unparse(body)})')
+            yield from _through_files(source, node, statement, f'fs.access("{name}").write({unparsed(body)})')
     elif words[0] == "run" and len(words) == 2 and words[1].removesuffix(".py").isidentifier():
         line = f"{source.margin(statement)}from {words[1].removesuffix('.py')} import *"
         yield from unsafe(

@@ -16,7 +16,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from capkernel.checker.repairs.file_uses import Access, Uses
-from capkernel.checker.repairs.source import INDENT, Edits, Repairs, Source, safe, unsafe
+from capkernel.checker.repairs.source import INDENT, Edits, Repairs, Source, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 _WORDS = "go through a file capability"
@@ -201,7 +201,7 @@ def _until_closed(source: Source, statement: ast.Assign, access: Access, fs: str
     if not using or any(isinstance(n, ast.Name) and n.id == name for one in body if one not in after
                         and one is not statement for n in ast.walk(one)):  # fmt: skip
         raise _Impossible
-    closes = [one for one in using if ast.unparse(one) == f"{name}.close()"]
+    closes = [one for one in using if unparsed(one) == f"{name}.close()"]
     if closes and closes[0] is not using[-1]:
         raise _Impossible
     if using == closes:

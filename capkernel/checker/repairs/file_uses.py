@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from capkernel.checker.repairs.file_paths import PATHS, Paths, quoted
 from capkernel.checker.repairs.imports import without
-from capkernel.checker.repairs.source import Source, literal
+from capkernel.checker.repairs.source import Source, literal, unparsed
 from capkernel.diagnostics.model import Edit
 
 _MODES = {"r": "", "rt": "", "w": "w", "wt": "w", "x": "x", "xt": "x", "a": "a", "at": "a",
@@ -223,7 +223,7 @@ class Uses:
     def _os(self, call: ast.Call, full: str) -> Access | None:
         if full == "os.makedirs":
             options = {one.arg: one.value for one in call.keywords}
-            text, same = "{}.mkdir()", "exist_ok" in options and ast.unparse(options["exist_ok"]) == "True"
+            text, same = "{}.mkdir()", "exist_ok" in options and unparsed(options["exist_ok"]) == "True"
             if not options.keys() <= {"exist_ok"}:
                 return None
         else:
@@ -244,7 +244,7 @@ class Uses:
         code, is_safe, _ = self._paths.path(path)
         if not code:
             return None
-        options = {one.arg: ast.unparse(one.value) for one in call.keywords}
+        options = {one.arg: unparsed(one.value) for one in call.keywords}
         if method == "read_text" and not call.args and options.keys() <= {"encoding", "errors"}:
             given = ", ".join(f"{name}={value}" for name, value in options.items() if value != "None")
             inline = None if given else f"{_entry(code)}.read()"

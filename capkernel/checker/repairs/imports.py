@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from capkernel.checker.repairs.source import Edits, Repairs, Source, dotted, literal, safe, unsafe
+from capkernel.checker.repairs.source import Edits, Repairs, Source, dotted, literal, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit
 
 # module → the one that does the useful part of it here. Member names are the same, or in `_MEMBERS`.
@@ -77,7 +77,7 @@ def _from(source: Source, statement: ast.ImportFrom, module: str, alias: ast.ali
     if line is not None:
         name = alias.asname or alias.name
         line = f"{line.partition(' as ')[0]}" + (f" as {name}" if line.split()[-1] != name or " as " in line else "")
-        kept = [] if not rest else [f"from {module} import {', '.join(map(ast.unparse, rest))}"]
+        kept = [] if not rest else [f"from {module} import {', '.join(map(unparsed, rest))}"]
         margin = source.margin(statement)
         if source.is_alone(statement):
             yield from unsafe(
@@ -209,7 +209,7 @@ def without(source: Source, statement: ast.Import | ast.ImportFrom, aliases: lis
     rest = [one for one in statement.names if one not in aliases]
     if not rest:
         return source.remove(statement)
-    names = ", ".join(ast.unparse(one) for one in rest)
+    names = ", ".join(unparsed(one) for one in rest)
     if isinstance(statement, ast.Import):
         return Edit(source.span(statement), f"import {names}")
     return Edit(source.span(statement), f"from {statement.module} import {names}")

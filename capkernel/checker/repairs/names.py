@@ -8,7 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from capkernel.checker.repairs.source import Repairs, Source, safe, unsafe
+from capkernel.checker.repairs.source import Repairs, Source, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 # What people mean by a short name.
@@ -149,7 +149,7 @@ def _quoted(source: Source, diagnostic: Diagnostic, name: str) -> Repairs:
 def _move_del(source: Source, name: str) -> Repairs:
     assert source.module is not None
     for statement in ast.walk(source.module):
-        if isinstance(statement, ast.Delete) and [ast.unparse(one) for one in statement.targets] == [name]:
+        if isinstance(statement, ast.Delete) and [unparsed(one) for one in statement.targets] == [name]:
             end = len(source.lines)
             tail = "" if source.lines[-1] == "" else "\n"
             if source.parents.get(statement) is source.module and statement is not source.module.body[-1]:
@@ -223,11 +223,11 @@ def call_argument(source: Source, diagnostic: Diagnostic) -> Repairs:
     if diagnostic.message.startswith("Too many"):
         for count in range(len(call.args) - 1, -1, -1):
             shorter = ast.Call(call.func, call.args[:count], call.keywords)
-            yield from unsafe("leave out what the function does not take", source.replace(call, ast.unparse(shorter)))
+            yield from unsafe("leave out what the function does not take", source.replace(call, unparsed(shorter)))
 
 
 def _call_without(call: ast.Call, keyword: ast.keyword) -> str:
-    return ast.unparse(ast.Call(call.func, call.args, [one for one in call.keywords if one is not keyword]))
+    return unparsed(ast.Call(call.func, call.args, [one for one in call.keywords if one is not keyword]))
 
 
 def annotation(source: Source, diagnostic: Diagnostic) -> Repairs:

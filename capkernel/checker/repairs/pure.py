@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from capkernel.checker.repairs.source import Edits, Repairs, Source, dotted, literal, names_in, safe, unsafe
+from capkernel.checker.repairs.source import Edits, Repairs, Source, dotted, literal, names_in, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 
@@ -259,7 +259,7 @@ def _shown(source: Source, map_call: ast.Call | None, given: ast.Lambda) -> Repa
                 "show it: a Classified shows as its mask", source.replace(map_call, f"{dotted(body.func)}({owner})")
             )
         elif len(body.args) == 1:
-            inside = f"{owner}.map(lambda {ast.unparse(given.args)}: {source.segment(only)})"
+            inside = f"{owner}.map(lambda {unparsed(given.args)}: {source.segment(only)})"
             yield from safe(
                 "show the result: a Classified shows as its mask",
                 source.replace(map_call, f"{dotted(body.func)}({inside})"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from capkernel.checker.repairs.source import INDENT, Repairs, Source, dotted, safe, unsafe
+from capkernel.checker.repairs.source import INDENT, Repairs, Source, dotted, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 _ORIGIN = re.compile(r"cell (\d+), line (\d+)")
@@ -32,7 +32,7 @@ def forged(source: Source, diagnostic: Diagnostic) -> Repairs:
     owner = source.statement(node) if node is not None else None
     if isinstance(owner, ast.ClassDef):
         base = [one for one in owner.bases if one is node or source.span(one) == diagnostic.span] or owner.bases[:1]
-        kept = [ast.unparse(one) for one in owner.bases if one not in base]
+        kept = [unparsed(one) for one in owner.bases if one not in base]
         line = source.lines[owner.lineno - 1]
         colon = line.index(":") if ":" in line else len(line)
         margin = source.margin(owner) if not owner.decorator_list else line[: len(line) - len(line.lstrip())]
@@ -132,10 +132,10 @@ def _used_after(source: Source, diagnostic: Diagnostic, node: ast.AST) -> Repair
     block = _block_at(module, line)
     if block is None or not source.is_alone(top):
         return
-    header = "with " + ", ".join(ast.unparse(item) for item in block.items) + ":"
+    header = "with " + ", ".join(unparsed(item) for item in block.items) + ":"
     name = node.id if isinstance(node, ast.Name) else ""
     needed = _bindings(block, name)
-    text = [part for one in needed for part in ast.unparse(one).split("\n")]
+    text = [part for one in needed for part in unparsed(one).split("\n")]
     edits = source.wrap(top, header, before=tuple(text))
     if edits is not None:
         yield from unsafe("open the block again", *edits)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import io
 import re
+import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +21,7 @@ from capkernel.diagnostics.model import Diagnostic, Edit, Fix, Span
 
 Edits = tuple[Edit, ...]
 INDENT = "    "
+_SINGLE_QUOTED = re.compile(r"""([A-Za-z]*)'([^'"\\\n]*)'""")
 
 
 class Source:
@@ -68,7 +71,7 @@ class Source:
         return exact[0] if exact else found[0] if found else None
 
     def segment(self, node: ast.AST) -> str:
-        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+        return ast.get_source_segment(self.text, node) or unparsed(node)
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
         current: ast.AST | None = node
@@ -211,12 +214,26 @@ def substituted(expression: ast.expr, old: ast.AST | str, new: str) -> str:
     class Put(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-                same = ast.unparse(node) == wanted if isinstance(old, str) else ast.dump(node) == wanted
+                same = unparsed(node) == wanted if isinstance(old, str) else ast.dump(node) == wanted
                 if same:
                     return ast.Name(new, ast.Load())
             return self.generic_visit(node)
 
-    return ast.unparse(ast.fix_missing_locations(Put().visit(copy.deepcopy(expression))))
+    return unparsed(ast.fix_missing_locations(Put().visit(copy.deepcopy(expression))))
+
+
+def unparsed(node: ast.AST) -> str:
+    """`ast.unparse` with double quotes, where a text has none itself: repairs look alike whatever they are made of."""
+    text = ast.unparse(node)
+    if "'" not in text:
+        return text
+    lines = text.split("\n")
+    for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):
+        quoted = _SINGLE_QUOTED.fullmatch(token.string)
+        if token.type == tokenize.STRING and quoted is not None:
+            row, begin, end = token.start[0] - 1, token.start[1], token.end[1]
+            lines[row] = f'{lines[row][:begin]}{quoted[1]}"{quoted[2]}"{lines[row][end:]}'
+    return "\n".join(lines)
 
 
 def names_in(node: ast.AST) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import pytest
 from fixer import apply_offered, repair
 
 from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.checker.repairs.source import unparsed
 from capkernel.diagnostics import CODES, Diagnostic, Edit, Fix, Span, apply_edits, for_client
 
 pytestmark = pytest.mark.timeout(600)  # a thousand sessions, on a busy machine
@@ -155,3 +157,8 @@ def test_every_code_that_can_be_repaired_offers_something() -> None:
             run.cell(block)
             offering |= {one.code for one in run.last if one.fix is not None and one.fix.edits}
     assert set(CODES) - offering == {"unstable-text", "too-much-work", "checker-unavailable"}
+
+
+def test_a_repair_quotes_as_people_do() -> None:
+    written = "f('a', b'x', f'{n}', \"it's\", 'say \"no\"', '\\n')"
+    assert unparsed(ast.parse(written)) == 'f("a", b"x", f"{n}", "it\'s", \'say "no"\', \'\\n\')'
