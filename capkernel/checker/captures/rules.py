@@ -88,14 +88,16 @@ class Rules:
                     else:
                         self._ambient.visit(node)
                         unknown |= isinstance(node, ast.Call) and not self._is_known_call(node, flows)
+                elif not typed and isinstance(node, _OPERATING) and not isinstance(getattr(node, "op", None), ast.BitOr):
+                    unknown |= any(isinstance(inner, ast.Name) for inner in ast.walk(node))
                 if typed:
                     self._classified.visit(node)
             if unknown and part is not None:
                 self._report.add(
                     "untyped-code",
                     part,
-                    "what is called here was not checked: the type checker reads this place as a type",
-                    help="call it before, and give the result a name",
+                    "what is computed here was not checked: the type checker reads this place as a type",
+                    help="compute it before, and give the result a name",
                 )
 
     def _is_known_call(self, node: ast.Call, flows: bool) -> bool:
@@ -205,6 +207,9 @@ class Rules:
             fix=show(f"with {name}(...) as {_USUAL[name]}:\n    ..."),
         )
 
+
+# What runs methods of its operands, secrets among them. `X | Y` is a type.
+_OPERATING = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.IfExp, ast.FormattedValue)
 
 _TYPE_MAKERS = frozenset(
     f"{module}.{name}"
