@@ -48,7 +48,6 @@ ENDLESS = {
     "literals matched": literals(300, "    match x:\n", "     case V: "),
     "nested loops": nested_loops(15),
     "nested generic calls": "x = [1]\nx = " + "list(map(lambda a: a, " * 20 + "x" + "))" * 20,
-    "nested finally": nested_finally(19),
     "a long choice": "x = " + " or ".join(["1"] * 20_000),
 }
 REFUSED = {
@@ -89,6 +88,7 @@ FINE = {
     "line ends of Windows": "x = 1\r\nif x:\r\n    y = '''a\r\nb'''\r\n",
     "an encoding that is a lie": "# -*- coding: latin-1 -*-\nx = '\u00e9'\nx",
     "an encoding that is none": "# coding: rot13\nx = 1",
+    "nested finally": nested_finally(19),
     "a type that grows": "x = 1\nwhile True:\n    x = (x,)\n",
     "deep annotations": "x: '" + "list[" * 300 + "int" + "]" * 300 + "'",
 }
