@@ -88,7 +88,7 @@ class Rules:
                     else:
                         self._ambient.visit(node)
                         unknown |= isinstance(node, ast.Call) and not self._is_known_call(node, flows)
-                elif not typed and isinstance(node, _OPERATING) and not isinstance(getattr(node, "op", None), ast.BitOr):
+                elif not typed and _operates(node):
                     unknown |= any(isinstance(inner, ast.Name) for inner in ast.walk(node))
                 if typed:
                     self._classified.visit(node)
@@ -210,6 +210,11 @@ class Rules:
 
 # What runs methods of its operands, secrets among them. `X | Y` is a type.
 _OPERATING = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.IfExp, ast.FormattedValue)
+
+
+def _operates(node: ast.AST) -> bool:
+    return isinstance(node, _OPERATING) and not isinstance(getattr(node, "op", None), ast.BitOr)
+
 
 _TYPE_MAKERS = frozenset(
     f"{module}.{name}"
