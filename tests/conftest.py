@@ -16,24 +16,19 @@ REQUIRED = {name for name in os.environ.get("CAPKERNEL_TEST_REQUIRE", "").split(
 # not the product's. Such a failure is run once more; the run says so at its end, and fails when it is no exception.
 # What an attacker, a secret or a rule of the checker is tried with is never here: failing once is failing.
 MAY_BE_LATE = {
-    "test_check",
     "test_checker_process",
-    "test_golden_in_kernel",
     "test_kernel_conformance",
     "test_kernel_interrupt",
     "test_kernel_life",
     "test_kernel_outputs",
     "test_kernel_parts",
-    "test_kernel_requests",
     "test_kill_matrix",
     "test_lab",
-    "test_local_modules",
     "test_out_of_memory",
     "test_run",
     "test_sandbox_workloads",
     "test_session_api",
     "test_stuck_and_orphaned",
-    "test_view",
 }
 MOST_LATE = 3  # in one run
 
