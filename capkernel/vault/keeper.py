@@ -58,6 +58,7 @@ Message = Begin | Put | Fill | Map | Zip | Spoil | Write | SecureFile | Mirror |
 
 # Our own function, run on the value in a process of its own like any other: hostile bytes meet pandas there, not here.
 _RENDERING = FunctionBundle(table="capkernel.vault.render.rendered")
+_PLAIN_RENDERING = FunctionBundle(table="capkernel.vault.render.rendered_plain")
 _NOTHING_CAPTURED = values.encode({})
 _RENDER_SECONDS = 10.0
 _MAX_REVEALS = 16
@@ -374,7 +375,7 @@ class Keeper:
         blob = self._entries[message.handle].blob
         job = Job(
             number=self._jobs + 1,
-            bundle=_RENDERING,
+            bundle=_RENDERING if isinstance(message, Reveal) else _PLAIN_RENDERING,
             flat=False,
             pieces=2,
             libraries=values.libraries(blob),
