@@ -152,7 +152,7 @@ class ViewServer:
     def welcome(self) -> Welcome:
         return Welcome(self._audit.session, self._directory, os.getpid(), self._started)
 
-    async def answer(self, message: ListValues | AskValue | AskAudit | AskAuthority, who: str) -> ToViewer:
+    async def answer(self, message: FromViewer, who: str) -> ToViewer:
         match message:
             case ListValues():
                 newest = self._broker.ledger.newest(message.count)
@@ -163,6 +163,8 @@ class ViewServer:
                 return AuditLines(message.request, tuple(self._audit.recent(message.count)))
             case AskAuthority():
                 return Authority(message.request, *self._broker.live())
+            case _:
+                return Refused(0, "this session asks nothing")
 
     async def _reveal(self, message: AskValue, who: str) -> ToViewer:
         known = self._broker.ledger.get(message.handle)

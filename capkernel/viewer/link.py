@@ -17,6 +17,7 @@ import msgspec
 
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.shown import MAX_TYPED
 from capkernel.wire.view import (
     MAX_BODY_TO_VIEWER,
     SECRET_BYTES,
@@ -25,13 +26,22 @@ from capkernel.wire.view import (
     VERSION,
     AskAudit,
     AskAuthority,
+    AskReleased,
     AskValue,
     AuditLines,
     Authority,
     Challenge,
+    Decide,
+    Decided,
+    ForgetDenied,
+    Forgotten,
+    GiveSecret,
+    ListQuestions,
     ListValues,
     Open,
+    Questions,
     Refused,
+    SealedRelease,
     SealedValue,
     ToViewer,
     Values,
@@ -44,7 +54,13 @@ SECONDS = 75.0  # beyond what the kernel takes to give up on the vault
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
 
+_NO_QUESTION = "no such question"
+
 T = TypeVar("T", bound=msgspec.Struct)
+_Asked = (
+    ListValues | AskValue | AskAudit | AskAuthority | ListQuestions | Decide | AskReleased | GiveSecret | ForgetDenied
+)
+A = TypeVar("A", bound=msgspec.Struct)
 
 
 class LinkRefused(Exception):
@@ -91,17 +107,36 @@ class Link:
 
     def reveal(self, handle: str, key: bytes) -> bytes:
         """The value, sealed to the public key `key`. It is in the session's audit before it is here."""
-        try:
-            question = msgspec.convert({"type": "ask", "request": self._next(), "handle": handle, "key": key}, AskValue)
-        except msgspec.ValidationError:
-            raise LinkRefused("no such value, or no X25519 public key") from None
-        return self._ask(question, SealedValue).sealed
+        return self._ask(
+            _sound(AskValue(self._next(), handle, key), "no such value, or no X25519 public key"), SealedValue
+        ).sealed
 
     def audit(self, count: int = 50) -> tuple[str, ...]:
         return self._ask(AskAudit(self._next(), count), AuditLines).lines
 
     def authority(self) -> Authority:
         return self._ask(AskAuthority(self._next()), Authority)
+
+    def questions(self) -> Questions:
+        """What waits for the person, the open question first."""
+        return self._ask(ListQuestions(self._next()), Questions)
+
+    def decide(self, question: str, allow: bool, seen: str = "") -> bool:
+        """Whether it is allowed now. Raises LinkRefused when there is nothing (left) to decide."""
+        return self._ask(_sound(Decide(self._next(), question, allow, seen), _NO_QUESTION), Decided).allowed
+
+    def released(self, question: str, key: bytes) -> bytes:
+        """The `wire.shown.Release` of the open question, sealed to the public key `key`."""
+        return self._ask(_sound(AskReleased(self._next(), question, key), _NO_QUESTION), SealedRelease).sealed
+
+    def give_secret(self, question: str, sealed: bytes) -> bool:
+        """The typed secret, sealed to the key of the question."""
+        said = f"a secret has at most {MAX_TYPED} bytes"
+        return self._ask(_sound(GiveSecret(self._next(), question, sealed), said), Decided).allowed
+
+    def forget_denied(self) -> int:
+        """Have asked again what was denied. How many were denied without asking."""
+        return self._ask(ForgetDenied(self._next()), Forgotten).count
 
     def close(self) -> None:
         self._socket.close()
@@ -127,7 +162,7 @@ class Link:
             raise LinkRefused(_why(welcome) or "the session gave no welcome")
         return welcome
 
-    def _ask(self, question: ListValues | AskValue | AskAudit | AskAuthority, kind: type[T]) -> T:
+    def _ask(self, question: _Asked, kind: type[T]) -> T:
         self._socket.sendall(encode(question))
         answer = self._received()
         if not isinstance(answer, kind) or getattr(answer, "request", None) != question.request:
@@ -153,6 +188,14 @@ class Link:
 
 def _why(message: ToViewer) -> str:
     return message.reason if isinstance(message, Refused) else ""
+
+
+def _sound(question: A, why: str) -> A:
+    """The message, when the other end would take it: what is wrong with it would end the link."""
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(question), type=type(question))
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        raise LinkRefused(why) from None
 
 
 def _secret(directory: int) -> bytes:

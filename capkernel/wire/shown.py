@@ -14,11 +14,23 @@ import msgspec
 
 MAX_JSON_BYTES = 3_000_000  # of one rendering
 KEY_BYTES = 32
+MAX_RELEASED = 4096  # bytes of the encoding of a value that a person may release
+MAX_TYPED = 8192  # bytes of a secret that a person types, as UTF-8
 
 
 def seal_info(handle: str) -> bytes:
     """Binds a sealed rendering to the handle it was asked for."""
     return b"capkernel-view-1|" + handle.encode("ascii")
+
+
+def release_name(handle: str) -> str:
+    """In place of the handle, for `seal_info`: what would be released of it, which is no rendering."""
+    return f"release|{handle}"
+
+
+def secret_name(handle: str) -> str:
+    """In place of the handle, for `seal_info`: what a person types, on its way to the vault."""
+    return f"secret|{handle}"
 
 
 class Text(msgspec.Struct, tag="text", tag_field="kind", frozen=True, omit_defaults=True):
@@ -127,12 +139,41 @@ class Unknown(msgspec.Struct, tag="unknown", tag_field="kind", frozen=True):
 
 Shown = Text | Number | Bool | Nothing | Bytes | Image | Atom | Items | Pairs | Table | Cut | Poison | Pending | Unknown
 
+
+class Release(msgspec.Struct, frozen=True):
+    """The exact value that a release would give to the cell, for the person who decides.
+
+    text: the whole value as a Python expression in printable ASCII, everything else escaped. type: of the value itself.
+    length: bytes of its encoding, at most MAX_RELEASED. seen: what `wire.view.Decide` must bring to allow it. problem:
+    why there is nothing to release ("" when there is); text and seen are empty then.
+    """
+
+    text: str = ""
+    type: str = ""
+    length: int = 0
+    seen: str = ""
+    problem: str = ""
+
+
 _encoder = msgspec.json.Encoder()
+_release: msgspec.json.Decoder[Release] = msgspec.json.Decoder(Release)
 _decoder: msgspec.json.Decoder[Shown] = msgspec.json.Decoder(Shown)
 
 
 def to_json(shown: Shown) -> bytes:
     return _encoder.encode(shown)
+
+
+def release_to_json(release: Release) -> bytes:
+    return _encoder.encode(release)
+
+
+def release_from_json(data: bytes) -> Release:
+    """Raises ValueError for anything that is none, without quoting it."""
+    try:
+        return _release.decode(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        raise ValueError("not a rendering of a release") from None
 
 
 def from_json(data: bytes) -> Shown:
