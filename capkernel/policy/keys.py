@@ -131,6 +131,20 @@ KEYS: Final[dict[str, Key]] = {
             "there, and the session says why.",
             "trusted files; never an untrusted one",
         ),
+        Key(
+            "viewer.pairing",
+            "true or false",
+            "Whether values are shown in a Jupyter page only after you typed the code that the Jupyter server printed "
+            "where it was started.",
+            _NARROWER + "switches it on",
+        ),
+        Key(
+            "viewer.high",
+            "list of patterns in gitignore syntax",
+            "Origins whose values are always shown in a Jupyter page only after pairing: paths of files, read as in "
+            "files.classified, or other origins as the card shows them.",
+            _NARROWER + "makes all values need pairing",
+        ),
     )
 }
 
@@ -197,4 +211,9 @@ classified = [
 [output]
 # A file outside of this directory that gets, in clear text, what cells show of secrets. Without it: no such file.
 #secure_file = ""
+
+[viewer]
+# Show secrets in a Jupyter page only after a pairing code: all of them, or those from some places ("secrets/prod/").
+#pairing = false
+#high = []
 """
