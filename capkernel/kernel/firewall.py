@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -42,6 +43,7 @@ KERNEL_ERRORS = frozenset({
     "SessionNotReady", "VaultLost", "WorkerDied",
 })  # fmt: skip
 _FORGED = "cell."
+_MARKUP = re.compile(r"<[^>]*>")  # of cleaned HTML
 _LOOKED_AT = 1_000_000  # characters of HTML that are looked through for a script
 HINT: Final = (
     "capkernel: this output needs scripts or widgets, which act as you in your page, so only its text is shown. The "
@@ -84,7 +86,9 @@ class CellOutput:
         if output is None:
             return []
         passed = self.counted(output)
-        if not self._active and not self._hinted and message.kind in _DISPLAYS and _acts(message.content.get("data")):
+        if self._active or self._hinted or message.kind not in _DISPLAYS:
+            return passed
+        if _acts(message.content.get("data"), output.content["data"]):
             self._hinted = True
             passed += self.counted(Output("stream", {"name": "stderr", "text": HINT}))
         return passed
@@ -201,12 +205,12 @@ _PASS: dict[str, Callable[[dict[str, Any]], Output | None]] = {
 }
 
 
-def _acts(data: Any) -> bool:
-    """Whether something in a bundle needed code in the page."""
+def _acts(data: Any, kept: dict[str, Any]) -> bool:
+    """Whether an output needed code in the page, and what is `kept` of it does not show the same."""
     if not isinstance(data, dict):
         return False
     html = data.get("text/html")
-    script = isinstance(html, str) and "<script" in html[:_LOOKED_AT]
+    script = isinstance(html, str) and "text/html" not in kept and "<script" in html[:_LOOKED_AT]
     return script or any(isinstance(mime, str) and mime.startswith(_ACTS) and not _is_own(mime) for mime in data)
 
 
@@ -260,7 +264,10 @@ def _html(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     cleaned = clean_html(value.encode("utf-8", "replace").decode("utf-8"))
-    return cleaned if cleaned is not None and cleaned.strip() else None
+    if cleaned is None or not cleaned.strip():
+        return None
+    # A place for a script to draw in is nothing without it.
+    return None if "<script" in value[:_LOOKED_AT] and not _MARKUP.sub("", cleaned).strip() else cleaned
 
 
 def _latex(value: Any) -> str | None:
