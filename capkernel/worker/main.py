@@ -1,4 +1,4 @@
-"""The untrusted process: lock down first, then be a stock IPython kernel behind one socket.
+"""The untrusted process: lock down first, then be a stock IPython kernel behind two sockets.
 
 Rule 1: nothing of a third party is imported before `lock_down` has returned.
 Rule 2: this process is not trusted with anything. What it reports is looked up, bounded and filtered by the kernel.

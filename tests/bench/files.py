@@ -133,7 +133,7 @@ def read_as_a_worker(link: int, quick: int, bare: int) -> None:
     channel = Channel(socket.socket(fileno=link), interrupts, QuickLink(socket.socket(fileno=quick), interrupts))
     membrane.install(WorkerMembrane(channel, Functions({}, {})))
     requests: SimpleQueue[Request] = SimpleQueue()
-    channel.start(requests.put)
+    channel.start(lambda request, _: requests.put(request))
     channel.send(Ready(Report(Level.NONE, 0).to_json()))
     pings = socket.socket(fileno=bare)
 
