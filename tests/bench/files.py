@@ -175,7 +175,7 @@ async def over_the_links(broker: Broker) -> dict[str, float]:
     threading.Thread(target=echo, daemon=True).start()
     handlers = Handlers(
         published=lambda _: None, printed=lambda *_: None, asked=lambda _: None, call=broker.call,
-        call_quickly=broker.call_quickly, post=broker.post, ended=lambda _: None,
+        call_quickly=broker.call_quickly, post=broker.post, comm=lambda *_: None, ended=lambda _: None,
     )  # fmt: skip
     child = cast("Any", process)
     child.terminate_hard = process.kill
