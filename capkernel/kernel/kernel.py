@@ -225,7 +225,8 @@ class CapKernel(Kernel):
         count = self.execution_count
         cell = CellRun(
             request, number, count, code, silent, store_history, allow_stdin,
-            CellOutput(count, self.settings.output_bytes), lambda output: self._publish(output, parent, cell),
+            CellOutput(count, self.settings.output_bytes, self._supervisor.classified),
+            lambda output: self._publish(output, parent, cell),
         )  # fmt: skip
         self._requests[request] = _Request(parent, ident, cell)
         while len(self._requests) > _REQUESTS_KEPT:
