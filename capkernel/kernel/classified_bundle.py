@@ -1,7 +1,7 @@
 """What clients, notebooks and exports get of a displayed Classified: its mask, and a card for the person's front end.
 
-Rule 1: everything in a bundle is of the broker's records, so of the posts alone: it is the same bytes for every value of
-one static type, for poison, and for what was never computed. Nothing in it is the worker's word.
+Rule 1: everything in a bundle is of the broker's records, so of the posts alone: it is the same bytes for every value
+of one static type, for poison, and for what was never computed. Nothing in it is the worker's word.
 Rule 2: a handle that is none of this session's gets nothing.
 Rule 3: it holds text, made visible. The label is the cell's claim; who shows it says so.
 """
@@ -19,7 +19,7 @@ MIME_TYPE: Final = "application/vnd.capkernel.classified+json"
 VERSION: Final = 1
 _ORIGINS: Final = 5
 _HINT: Final = (
-    "hidden; its owner may reveal it in JupyterLab while the kernel runs, or with <code>capkernel view</code>"
+    "hidden: revealed in JupyterLab while the kernel runs, or by <code>capkernel view</code>"
 )
 
 Bundles = Callable[[str], dict[str, Any] | None]

@@ -34,7 +34,8 @@ class NotReady(Exception):
 @dataclass(frozen=True)
 class Parts:
     """What a supervisor puts together. `make_checker` gives a new checker, not started. `listen` takes who is to be
-    told that the vault died, and who is to be told what a long start is doing. `classified`: what is shown of a handle."""
+    told that the vault died, and who is to be told what a long start is doing. `classified`: what clients get of a
+    displayed Classified."""
 
     spawn_worker: Callable[[], Spawned]
     make_checker: Callable[[], CheckerPort]

@@ -1,5 +1,5 @@
-"""A displayed Classified on the wire: two sessions with different secrets, of which one makes a value fail, say the same
-to the byte; and what a notebook keeps of it is good where no card can be drawn."""
+"""A displayed Classified on the wire: two sessions with different secrets, of which one makes a value fail, say the
+same to the byte; and what a notebook keeps of it is good where no card can be drawn."""
 
 from __future__ import annotations
 
