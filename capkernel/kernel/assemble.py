@@ -19,6 +19,7 @@ from capkernel.broker.secure_output import SecureOutput, off
 from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
+from capkernel.kernel.classified_bundle import ClassifiedBundles
 from capkernel.kernel.launcher import Launcher
 from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.kernel.page_reveal import PageReveal
@@ -128,6 +129,7 @@ class Assembly:
             minimum=self._minimum(),
             listen=self._listen,
             view=ViewServer(self.runtime, self.base, broker, vault, audit, page=PageReveal(self.launcher, self.policy)),
+            classified=ClassifiedBundles(broker.ledger, vault.origins),
         )
 
     def _listen(self, lost: Callable[[str], None], progress: Callable[[str], None]) -> None:
