@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,9 +70,15 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
     def begin_cell(self, cell: Execute, log: NameLog) -> None:
         self._cell: Execute | None = cell
         self._log = log
+        for kept in ("outputs", "exceptions"):  # IPython collects what cells show, for %notebook, and never lets go
+            getattr(self.history_manager, kept, {}).clear()
         compiler = cast(CellCompiler, self.compile)
         compiler.cell = cell.cell
         compiler.forget_futures()
+
+    def _tee(self, channel: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """IPython would keep all that a cell prints, see `begin_cell`."""
+        return nullcontext()
 
     reserve = Reserve()
 
