@@ -79,6 +79,23 @@ def describe(looker: Looker, text: str) -> Described:
         ("key.|", ["flat_map", "map", "zip"]),
         ("with request_file_system() as here:\n    here.acc|", ["access"]),
         ("point.__cl|", []),
+        ("f'{word.upp|", ["upper"]),
+        ("f'{word.upp|}'", ["upper"]),
+        ('print(f"a {number} {word.upp|}")', ["upper"]),
+        ('print(rf"""a\n{word.upp|', ["upper"]),
+        ("f'{number:>{point.ac|}}'", ["across"]),
+        ('f"{[each.upp| for each in [word]]}"', ["upper"]),
+        ("for each in ['a']:\n    print(f'{each.upp|}')", ["upper"]),
+        ("f'{number!r} {word.upp|}'", ["upper"]),
+        ("f'{word.lower()} {point.moved(1).ac|}'", ["across"]),
+        ("f'{number == 5 != word.upp|", ["upper"]),
+        ("f'{{word.upp|", []),
+        ("f'{number:word.upp|", []),
+        ("f'{number!word.upp|", []),
+        ("f'{number} word.upp|", []),
+        ("f'{word.upper\nword.spl|", ["split", "splitlines"]),
+        ("f'{number}' + word.upp|", ["upper"]),
+        ("'{word.upp|", []),
         ("'word.upp|", []),
         ("# word.upp|", []),
         ("'''\nword.upp|", []),
@@ -103,6 +120,9 @@ def test_names_parameters_and_keywords(looker: Looker) -> None:
     assert offered(looker, "tot|") == ["total"]
     assert offered(looker, "total(fir|") == ["first="]
     assert offered(looker, "point.moved(1, do|") == ["down="]
+    assert offered(looker, "f'{tot|") == ["total"]
+    assert offered(looker, "f'{total(fir|)}'") == ["first="]
+    assert offered(looker, "print(f'{total(1, sec|") == ["second="]
     assert "mine" in offered(looker, "mine = 1\nmi|")
     assert "given" in offered(looker, "def f(given: int) -> int:\n    return gi|")
     assert "evaluated" not in offered(looker, "ev|")
