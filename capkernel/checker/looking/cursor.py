@@ -19,6 +19,8 @@ _PREFIX = re.compile(r"(?i)\b(?:[rbuft]|rb|br|rf|fr|rt|tr)\Z")
 _NESTS = sys.version_info >= (3, 12)  # a field may hold the quotes of its string (PEP 701)
 _IMPORT = re.compile(r"\s*(?:from\s+(?P<module>[\w.]+)\s+import\s+[(\w\s,]*|(?:import|from)\s+[\w.,\s]*)\Z")
 _TRY = re.compile(r"\s*try\s*:")
+_NAME = re.compile(r"(?<![\w.\"'])[^\W\d]\w*")
+_DEEPEST, _LONGEST, _MOST_NAMES = 8, 2000, 32  # brackets, characters and names that are looked at around a text
 _MAGIC = re.compile(r"[ \t]*(?:%|!|\?)|.*\?\s*\Z")
 
 
@@ -38,6 +40,15 @@ class Target:
     module: str | None = None
 
 
+@dataclass(frozen=True)
+class Text:
+    """The cursor stands in a text, which begins with `word` (what of it stands before the cursor). `names`: of what it
+    is given to, or may be a key of, the innermost brackets first."""
+
+    word: str
+    names: tuple[str, ...]
+
+
 @dataclass
 class _Scan:
     """The text before the cursor, read once: strings (but for the fields of formatted ones) and comments skipped,
@@ -48,6 +59,7 @@ class _Scan:
     strings: dict[int, int] = field(default_factory=dict)  # end → begin, with its prefix
     line: int = 0  # where the logical line begins
     inside: bool = False  # in a string or a comment
+    begun: int = -1  # where the content of the string begins that the text ends in
 
     @classmethod
     def of(cls, text: str) -> _Scan:
@@ -93,7 +105,7 @@ class _Scan:
         begin = at if found is None else found.start()
         formatted = found is not None and found[0].lower().strip("r") in ("f", "t")
         quote = next(quote for quote in _QUOTES if text.startswith(quote, at))
-        at += len(quote)
+        at = content = at + len(quote)
         fields = 0  # one inside the other: how a field is formatted may hold a field
         while at < len(text):
             if text[at] == "\\":
@@ -115,7 +127,7 @@ class _Scan:
             else:
                 at += 2 if text.startswith("{{", at) else 1
         if at >= len(text):
-            self.inside = True
+            self.inside, self.begun = True, content
             return -1
         return at
 
@@ -164,6 +176,19 @@ def target_at(text: str, cursor: int) -> Target | None:
         if keyword.iskeyword(callee):
             callee = ""
     return Target(word, begin, end, scan.line, owner, owner_begin, callee)
+
+
+def text_at(text: str, cursor: int) -> Text | None:
+    """The text that the cursor stands in; None when it stands in none."""
+    scan = _Scan.of(text[:cursor])
+    if not scan.inside or scan.begun < 0:
+        return None
+    names: dict[str, None] = {}
+    for bracket in reversed(scan.stack[-_DEEPEST:]):
+        owner = text[_primary(text, scan, bracket) : bracket]
+        beside = _NAME.findall(text[bracket + 1 : scan.begun][:_LONGEST])
+        names.update(dict.fromkeys([*_NAME.findall(owner)[:1], *beside]))
+    return Text(text[scan.begun : cursor], tuple(names)[:_MOST_NAMES])
 
 
 def _primary(text: str, scan: _Scan, end: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capkernel.checker.looking import Looker
 from capkernel.checker.looking.cursor import target_at
+from capkernel.checker.looking.looker import Looker
 from capkernel.checker.protocol import Complete, Completed, Describe, Described, KnownNames, ListNames
 from capkernel.wire.local_names import LocalNames
 
