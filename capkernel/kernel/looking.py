@@ -86,17 +86,18 @@ async def _nothing() -> None:
 def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, Any] | None) -> dict[str, Any]:
     """Both answers as one: keys, then the static one, then the rest; every match replaces the same characters.
 
-    Of bare names the checker knows all; the worker's are not asked for, but for keys, magics and `name=`."""
+    Of bare names the checker knows all: of the worker's only keys, magics and `name=` are taken then."""
     found: dict[str, tuple[str, str]] = {}
     start = end = cursor
     theirs, their_start, their_end = _texts(dynamic, code)
     keys = _keys(dynamic)
     target = target_at(code, cursor)
     bare = target is not None and not target.owner and target.module is None
-    if bare:
-        theirs = [
-            text for text in theirs if text in keys or text.endswith("=") or _is_magic(text, code, cursor, target)
-        ]
+    theirs = [text for text in theirs if not text.startswith("%") or _is_magic(code, cursor, target)]
+    if bare and static is None:
+        theirs = [text for text in theirs if text not in _refused()]
+    elif bare:
+        theirs = [text for text in theirs if text in keys or text.endswith("=") or text.startswith("%")]
     if static is not None and static.matches:
         start, end = static.start, static.end
         theirs = _moved(theirs, their_start, their_end, start, end, code)
@@ -136,10 +137,14 @@ def _reply(found: dict[str, tuple[str, str]], start: int, end: int) -> dict[str,
     }  # fmt: skip
 
 
-def _is_magic(text: str, code: str, cursor: int, target: Target | None) -> bool:
-    """Whether it is a magic where one can stand: behind its `%`."""
-    begin = cursor if target is None else target.begin
-    return text.startswith("%") and code[:begin].endswith("%")
+def _is_magic(code: str, cursor: int, target: Target | None) -> bool:
+    """Whether a magic can stand here: behind its `%`."""
+    return code[: cursor if target is None else target.begin].endswith("%")
+
+
+def _refused() -> frozenset[str]:
+    table = subset()
+    return table.code | table.namespaces | table.interactive | table.files
 
 
 def _stands_in_text(key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capkernel.checker.looking.cursor import target_at
+from capkernel.checker.looking.cursor import Text, target_at, text_at
 from capkernel.checker.looking.looker import Looker
 from capkernel.checker.protocol import Complete, Completed, Describe, Described, KnownNames, ListNames
 from capkernel.wire.local_names import LocalNames
@@ -241,3 +241,33 @@ def test_a_text_that_is_too_long_or_a_place_outside_it_has_no_answer(looker: Loo
     assert looker.answer(Complete(1, "x." + " " * 70_000, 2)) == Completed(1, (), 2, 2)
     assert looker.answer(Describe(1, "number", 60)) == Described(1)
     assert target_at("", 0) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("df['co|", Text("co", ("df",))),
+        ("df[['count', 'co|", Text("co", ("df",))),
+        ("df.groupby(by='co|", Text("co", ("df", "by"))),
+        ("df.groupby('a')['co|", Text("co", ("df",))),
+        ("px.line(frame, x='co|", Text("co", ("px", "frame", "x"))),
+        ("f(g(df['|", Text("", ("df", "g", "f"))),
+        ("print(f'{df[\"co|", Text("co", ("df",))),
+        ("x = 'co|", Text("co", ())),
+        ('"""a\nco|', Text("a\nco", ())),
+        ("df[co|", None),
+        ("# df['co|", None),
+        ("f'{df.co|", None),
+        ("df['co'].me|", None),
+    ],
+)
+def test_a_text_at_the_cursor(text: str, expected: Text | None) -> None:
+    assert text_at(text.replace("|", ""), text.index("|")) == expected
+
+
+def test_a_long_signature_is_told_without_types(looker: Looker) -> None:
+    kinds = " | ".join(f"tuple[{kind}, dict[str, list[{kind}]]]" for kind in ("int", "str", "bytes", "float", "bool"))
+    found = describe(
+        looker, f"def wide(a: {kinds}, /, b: {kinds}, *rest: int, c: int = 1, **more: int) -> int: ...\nwide|(1)"
+    )
+    assert found.signatures == ("wide(_, b, *rest, c=..., **more)",)
