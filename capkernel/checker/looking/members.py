@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 from mypy.messages import pretty_callable
@@ -19,6 +20,7 @@ CAPABILITY = "capkernel.api.files.Capability"
 
 _MOST_SIGNATURES = 4
 _MOST_CHARACTERS = 300  # of a signature with its types: what is longer nobody reads
+_MOST_PARAMETERS = 60
 
 
 def members_of_module(module: MypyFile, loaded: set[str]) -> dict[str, SymbolNode | None]:
@@ -89,7 +91,9 @@ def _signature(item: CallableType, name: str, options: Options) -> str:
             shown = f"({shown[len(own) :]}"
             break
     shown = f"{name}{shown}".replace("(self)", "()").replace("(/, ", "(")
-    return shown if len(shown) <= _MOST_CHARACTERS else f"{name}({', '.join(_parameters(item))[:_MOST_CHARACTERS]})"
+    return (
+        shown if len(shown) <= _MOST_CHARACTERS else f"{name}({', '.join(islice(_parameters(item), _MOST_PARAMETERS))})"
+    )
 
 
 def _parameters(item: CallableType) -> Iterator[str]:

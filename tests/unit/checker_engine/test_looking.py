@@ -266,7 +266,7 @@ def test_a_text_at_the_cursor(text: str, expected: Text | None) -> None:
 
 
 def test_a_long_signature_is_told_without_types(looker: Looker) -> None:
-    kinds = " | ".join(f"tuple[{kind}, dict[str, list[{kind}]]]" for kind in ("int", "str", "bytes", "float", "bool"))
+    kinds = f"tuple[{', '.join(f'dict[{kind}, list[{kind}]]' for kind in ('int', 'str', 'bytes', 'float', 'bool'))}]"
     found = describe(
         looker, f"def wide(a: {kinds}, /, b: {kinds}, *rest: int, c: int = 1, **more: int) -> int: ...\nwide|(1)"
     )
