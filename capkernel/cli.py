@@ -107,6 +107,9 @@ def _install(arguments: argparse.Namespace) -> int:
         shutil.copytree(_kernelspec_files(), source)
         spec = json.loads((source / "kernel.json").read_text())
         spec["argv"] = kernel_argv()  # this interpreter by its absolute path, whatever `python` is in the server
+        if not arguments.sys_prefix:
+            # Servers of other environments read it, too, and refuse a kernelspec whose provisioner they do not have.
+            del spec["metadata"]["kernel_provisioner"]
         (source / "kernel.json").write_text(json.dumps(spec, indent=1))
         try:
             place = KernelSpecManager().install_kernel_spec(

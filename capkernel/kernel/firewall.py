@@ -4,7 +4,7 @@ Rule 1: closed lists. A message kind, a field or a MIME type that is not named h
 Rule 2: whatever is dropped, `text/plain` stays, so an output never vanishes without a word.
 Rule 3: everything counts against the cell's output limit, and past it nothing but one marker goes out.
 Rule 4: `application/vnd.capkernel.*`, display ids of the kernel's own and the names of its own errors cannot come from
-here.
+here. A displayed Classified comes as its handle, and its whole bundle is made of the broker's records.
 With active outputs (`output.active`, the operator's word) rules 3 and 4 hold, and of rule 1 only the list of kinds:
 every MIME type passes as it is.
 """
@@ -21,11 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
+from capkernel.kernel.classified_bundle import Bundles
 from capkernel.kernel.html import clean_html
 from capkernel.kernel.image import clean_jpeg, clean_png
 from capkernel.kernel.latex import is_plain_math
 from capkernel.kernel.text import clean_text, show_hidden, size_of
-from capkernel.wire.worker import Published
+from capkernel.wire.worker import HANDLE_MIME, Published
 
 DEFAULT_LIMIT = 10 * 1024 * 1024
 _LEAST = 256  # bytes that any message counts for: a page also dies of a million empty ones
@@ -33,6 +34,7 @@ _LATE = 1024 * 1024  # bytes that a cell may put out after its end
 _LINES = 500  # of a traceback
 _NAME = 200  # characters of a display id or an exception's name
 _DISPLAY_ID = "worker-"
+_DISPLAYS = frozenset({"display_data", "update_display_data", "execute_result"})
 _STREAMS = frozenset({"stdout", "stderr"})
 _LONGEST = 100_000  # characters of an exception's text, or of one line of its traceback
 _MOST_TEX = 100_000  # characters of a formula
@@ -67,10 +69,14 @@ class Output:
 
 
 class CellOutput:
-    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes. `active`: of any MIME type."""
+    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes. `classified`: see
+    `kernel.classified_bundle`. `active`: of any MIME type."""
 
-    def __init__(self, count: int, limit: int = DEFAULT_LIMIT, *, active: bool = False) -> None:
+    def __init__(
+        self, count: int, limit: int = DEFAULT_LIMIT, classified: Bundles = lambda _: None, *, active: bool = False
+    ) -> None:
         self._count = count
+        self._classified = classified
         self._active = active
         self._hinted = False
         self._limit = limit
@@ -85,6 +91,8 @@ class CellOutput:
             output = _PASS[message.kind](message.content) if message.kind in _PASS else None
         if output is None:
             return []
+        if message.kind in _DISPLAYS:
+            self._mask(message.content.get("data"), output)
         passed = self.counted(output)
         if self._active or self._hinted or message.kind not in _DISPLAYS:
             return passed
@@ -92,6 +100,14 @@ class CellOutput:
             self._hinted = True
             passed += self.counted(Output("stream", {"name": "stderr", "text": HINT}))
         return passed
+
+    def _mask(self, data: Any, output: Output) -> None:
+        """Put the kernel's bundle in place of what the worker showed of a Classified."""
+        handle = data.get(HANDLE_MIME) if isinstance(data, dict) else None
+        bundle = self._classified(handle) if isinstance(handle, str) else None
+        output.content["data"].pop(HANDLE_MIME, None)
+        if bundle is not None:
+            output.content.update(data=bundle, metadata={})
 
     def counted(self, output: Output) -> list[Output]:
         """`output` if it is within the limit. A stream is cut to fit; anything else goes whole or not at all."""
@@ -197,7 +213,6 @@ def _display(kind: str, content: dict[str, Any], count: int, *, active: bool) ->
     return Output(kind, out)
 
 
-_DISPLAYS: Final = frozenset({"display_data", "update_display_data", "execute_result"})
 _PASS: dict[str, Callable[[dict[str, Any]], Output | None]] = {
     "stream": _stream,
     "error": _error,

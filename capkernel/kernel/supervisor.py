@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from capkernel.kernel.classified_bundle import Bundles
 from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
@@ -33,7 +34,8 @@ class NotReady(Exception):
 @dataclass(frozen=True)
 class Parts:
     """What a supervisor puts together. `make_checker` gives a new checker, not started. `listen` takes who is to be
-    told that the vault died, and who is to be told what a long start is doing."""
+    told that the vault died, and who is to be told what a long start is doing. `classified`: what clients get of a
+    displayed Classified."""
 
     spawn_worker: Callable[[], Spawned]
     make_checker: Callable[[], CheckerPort]
@@ -42,6 +44,7 @@ class Parts:
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
     view: ViewPort | None = None
+    classified: Bundles = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Supervisor:
         self._parts = parts
         self._sinks = Sinks(lambda _: None, lambda *_: None, lambda *_: None, lambda _: None, lambda: None)
         self.broker = parts.broker
+        self.classified = parts.classified
         self._handlers = Handlers(
             published=lambda message: self._sinks.published(message),
             comm=lambda message, blob: self._sinks.comm(message, blob),

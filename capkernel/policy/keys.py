@@ -139,6 +139,20 @@ KEYS: Final[dict[str, Key]] = {
             "Secrets are then shown outside of that page only, and every session says so.",
             _NARROWER + "switches it off",
         ),
+        Key(
+            "viewer.pairing",
+            "true or false",
+            "Whether values are shown in a Jupyter page only after you typed the code that the Jupyter server printed "
+            "where it was started.",
+            _NARROWER + "switches it on",
+        ),
+        Key(
+            "viewer.high",
+            "list of patterns in gitignore syntax",
+            "Origins whose values are always shown in a Jupyter page only after pairing: paths of files, read as in "
+            "files.classified, or other origins as the card shows them.",
+            _NARROWER + "makes all values need pairing",
+        ),
     )
 }
 
@@ -207,4 +221,9 @@ classified = [
 #secure_file = ""
 # Widgets, plotly and other outputs with scripts. A script in an output acts as you in your Jupyter page.
 #active = false
+
+[viewer]
+# Show secrets in a Jupyter page only after a pairing code: all of them, or those from some places ("secrets/prod/").
+#pairing = false
+#high = []
 """

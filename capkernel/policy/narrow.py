@@ -95,6 +95,12 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         return said.files.memory != policy.files.memory
     if key == "files.classified":
         return _patterns(policy, asked)
+    if key == "viewer.pairing" or (key == "viewer.high" and said.viewer.high):
+        # Where its patterns start is not ours to know: what an untrusted file calls high makes every value so.
+        if said.viewer.pairing or said.viewer.high:
+            viewer = msgspec.structs.replace(policy.viewer, pairing=True)
+            return policy.viewer.pairing or replace(policy, viewer=viewer)
+        return policy.viewer.pairing
     if key == "files.roots":
         return _roots(policy, asked)
     if key == "files.unprotect":

@@ -18,6 +18,9 @@ from capkernel.wire.plan import CodeKey, Made, MaskSite
 # are limited anyway; contents of files travel as the blob.
 MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
 
+# Of a displayed Classified: its handle, from which the kernel makes what clients get. It never leaves the kernel.
+HANDLE_MIME = "application/x-capkernel-handle"
+
 CommKind = Literal["comm_open", "comm_msg", "comm_close"]
 COMM_KINDS: Final = frozenset(get_args(CommKind))
 
@@ -209,10 +212,13 @@ class FunctionRef(msgspec.Struct, frozen=True):
 
 
 class Classify(msgspec.Struct, tag="classify", frozen=True):
-    """Take the plain value in the blob (`wire.values`) under `new`. No answer, as for every Classified operation."""
+    """Take the plain value in the blob (`wire.values`) under `new`. No answer, as for every Classified operation.
+    `mask`, here and below: the static type that the worker found; it counts only when the checker gave it to the cell.
+    """
 
     new: str
     label: str = ""
+    mask: str = ""
 
 
 class MapClassified(msgspec.Struct, tag="map", frozen=True):
@@ -222,12 +228,14 @@ class MapClassified(msgspec.Struct, tag="map", frozen=True):
     source: str
     function: FunctionRef
     flat: bool = False
+    mask: str = ""
 
 
 class ZipClassified(msgspec.Struct, tag="zip", frozen=True):
     new: str
     left: str
     right: str
+    mask: str = ""
 
 
 class MaskShown(msgspec.Struct, tag="mask_shown", frozen=True):
