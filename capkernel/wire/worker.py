@@ -83,9 +83,13 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):
+    """What could stand at `cursor`? `keys_of`: when that is in a text, names whose columns or keys it may be; those of
+    the first that has any are the `keys` of the answer."""
+
     request: int
     code: str
     cursor: int
+    keys_of: tuple[str, ...] = ()
 
 
 class Inspect(msgspec.Struct, tag="inspect", frozen=True):
