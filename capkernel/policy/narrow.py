@@ -95,6 +95,14 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         return _roots(policy, asked)
     if key == "files.unprotect":
         return not set(said.files.unprotect) <= set(policy.files.unprotect)
+    if key == "approvals.ask":
+        more = set(said.approvals.ask) - set(policy.approvals.ask)
+        asking = msgspec.structs.replace(policy.approvals, ask=(*policy.approvals.ask, *sorted(more)))
+        return replace(policy, approvals=asking) if more else False
+    if key == "approvals.declassify":
+        if policy.approvals.declassify and not said.approvals.declassify:
+            return replace(policy, approvals=msgspec.structs.replace(policy.approvals, declassify=False))
+        return said.approvals.declassify and not policy.approvals.declassify
     if section == "limits" and name in Limits.__struct_fields__:
         limit, present = getattr(said.limits, name), getattr(policy.limits, name)
         if limit < present:
