@@ -120,7 +120,8 @@ class Assembly:
             vault=vault,
             minimum=self._minimum(),
             listen=self._listen,
-            view=ViewServer(self.runtime, self.base, broker, vault, audit),
+            view=ViewServer(self.runtime, self.base, broker, vault, audit, broker.approvals),
+            approvals=broker.approvals,
         )
 
     def _listen(self, lost: Callable[[str], None], progress: Callable[[str], None]) -> None:

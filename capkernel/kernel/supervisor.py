@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
+from capkernel.kernel.ports import ApprovalsPort, BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
 from capkernel.wire.worker import InputRequest, Published
@@ -42,6 +42,7 @@ class Parts:
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
     view: ViewPort | None = None
+    approvals: ApprovalsPort | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Supervisor:
         self._parts = parts
         self._sinks = Sinks(lambda _: None, lambda *_: None, lambda _: None)
         self.broker = parts.broker
+        self.approvals = parts.approvals
         self._handlers = Handlers(
             published=lambda message: self._sinks.published(message),
             printed=lambda name, text: self._sinks.printed(name, text),
@@ -150,6 +152,8 @@ class Supervisor:
         worker = self._worker
         if worker is not None:
             worker.interrupt()
+        if self.approvals is not None:
+            self.approvals.interrupt()
 
     def commit(self, bound: tuple[str, ...], deleted: tuple[str, ...]) -> None:
         """Remember names, to say which are lost when the worker dies."""

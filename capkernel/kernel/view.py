@@ -5,7 +5,9 @@ process of the same user (SO_PEERCRED) and prove, for a fresh challenge, that it
 Rule 2: what is answered comes from the broker's own records, or is sealed by the vault to the viewer's key: this
 process never holds a value that it passes on.
 Rule 3: a reveal is in the audit before it is asked of the vault; when it cannot be written, nothing is revealed.
-Rule 4: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
+Rule 4: what waits for the person is decided here and nowhere else (`broker.approvals`); an answer is in the audit
+before it counts.
+Rule 5: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from typing import Protocol
 
 import msgspec
 
+from capkernel.broker.approvals import Approvals
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.ledger import MAX_TEXT, Ledger, Origin
+from capkernel.broker.questions import NoQuestion
 from capkernel.vault.client import VaultFailed
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
@@ -36,14 +40,23 @@ from capkernel.wire.view import (
     VERSION,
     AskAudit,
     AskAuthority,
+    AskReleased,
     AskValue,
     AuditLines,
     Authority,
     Challenge,
+    Decide,
+    Decided,
+    ForgetDenied,
+    Forgotten,
     FromViewer,
+    GiveSecret,
+    ListQuestions,
     ListValues,
     Open,
+    Questions,
     Refused,
+    SealedRelease,
     SealedValue,
     ToViewer,
     ValueLine,
@@ -84,11 +97,13 @@ class ViewServer:
         broker: BrokerView,
         vault: VaultView,
         audit: AuditLog,
+        approvals: Approvals | None = None,
         *,
         user: int | None = None,
     ) -> None:
-        """runtime: the session's own directory, mode 0700. directory: the notebook's. user: whose processes may
-        connect, by default ours."""
+        """runtime: the session's own directory, mode 0700. directory: the notebook's. approvals: None when nothing is
+        ever asked. user: whose processes may connect, by default ours."""
+        self._approvals = approvals
         self._runtime = runtime
         self._directory = str(directory)
         self._broker = broker
@@ -152,7 +167,7 @@ class ViewServer:
     def welcome(self) -> Welcome:
         return Welcome(self._audit.session, self._directory, os.getpid(), self._started)
 
-    async def answer(self, message: FromViewer, who: str) -> ToViewer:
+    async def answer(self, message: _Request, who: str) -> ToViewer:
         match message:
             case ListValues():
                 newest = self._broker.ledger.newest(message.count)
@@ -164,7 +179,9 @@ class ViewServer:
             case AskAuthority():
                 return Authority(message.request, *self._broker.live())
             case _:
-                return Refused(0, "this session asks nothing")
+                if self._approvals is None:
+                    return Refused(message.request, "this session asks nothing")
+                return await self._answer_about(message, who, self._approvals)
 
     async def _reveal(self, message: AskValue, who: str) -> ToViewer:
         known = self._broker.ledger.get(message.handle)
@@ -185,6 +202,16 @@ class ViewServer:
             return Refused(message.request, str(problem))
         return SealedValue(message.request, message.handle, sealed)
 
+    async def _answer_about(self, message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
+        try:
+            return await asyncio.wait_for(_answered(message, who, approvals), REVEAL_SECONDS)
+        except TimeoutError:
+            return Refused(message.request, f"the vault did not answer within {REVEAL_SECONDS:g} s: try again")
+        except (NoQuestion, VaultFailed, ValueError) as problem:
+            return Refused(message.request, str(problem))
+        except AuditUnavailable as problem:
+            return Refused(message.request, f"nothing is shown or decided: {problem}")
+
     def _line(self, entry: Origin) -> ValueLine:
         found = sorted(self._vault.origins(entry.handle) or ())
         origins = tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
@@ -192,6 +219,27 @@ class ViewServer:
             entry.handle, entry.cell, entry.how, entry.type, origins, entry.label, entry.code, entry.code_cell,
             entry.parents,
         )  # fmt: skip
+
+
+_AboutQuestions = ListQuestions | Decide | AskReleased | GiveSecret | ForgetDenied
+_Request = ListValues | AskValue | AskAudit | AskAuthority | _AboutQuestions
+
+
+async def _answered(message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
+    match message:
+        case ListQuestions():
+            return Questions(message.request, *approvals.questions())
+        case Decide():
+            allowed = await approvals.decide(message.question, message.allow, message.seen, who)
+            return Decided(message.request, message.question, allowed)
+        case AskReleased():
+            sealed = await approvals.show_release(message.question, message.key, who)
+            return SealedRelease(message.request, message.question, sealed)
+        case GiveSecret():
+            allowed = await approvals.give(message.question, message.sealed, who)
+            return Decided(message.request, message.question, allowed)
+        case ForgetDenied():
+            return Forgotten(message.request, approvals.forget_denied())
 
 
 class _Link:

@@ -18,10 +18,13 @@ COVERED: Final[dict[str, tuple[str, ...]]] = {
     "files.mkdir": ("files.mkdir",),
     "files.delete": ("files.delete",),
     "files.read_classified": ("files.read_classified",),
-    "files.write_classified": ("files.write_classified", "files.overwrite_classified"),
+    "files.write_classified": ("files.write_classified",),
     "files.overwrite_classified": ("files.overwrite_classified",),
 }
 """What can be asked for, and the effects that then ask."""
+
+WIDENING: Final = frozenset(("files.overwrite_classified",))
+"""What is refused without being asked, and so may only be asked by the operator's word."""
 
 
 def effects(ask: tuple[str, ...]) -> frozenset[str]:
