@@ -2,7 +2,8 @@
 
 Rule 1: standard library only, and nothing is read from the working directory.
 Rule 2: the real kernel (`capkernel.kernel.app`) is executed in this process's place, so its id, its parent and its
-signals are what Jupyter expects; it gets an allow-listed environment, an empty working directory and no descriptors.
+signals are what Jupyter expects; it gets an allow-listed environment, an empty working directory and no descriptors but
+its lock's and that of the user's environment, of which it takes what the policy names (`named_secrets`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import signal
 import sys
 
-from capkernel.kernel import runtime_dir
+from capkernel.kernel import named_secrets, runtime_dir
 
 _KEPT = frozenset({"HOME", "LANG", "LANGUAGE", "TZ", "JPY_PARENT_PID", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
                    "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"})  # fmt: skip
@@ -42,13 +43,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         directory, lock = runtime_dir.make()
+        environment = named_secrets.hold(os.environb)
     except OSError as problem:
         sys.exit(f"capkernel: no private runtime directory: {problem}")
     os.set_inheritable(lock, True)
+    os.set_inheritable(environment, True)
     argv = [
         sys.executable, "-P", "-s", "-E", "-m", "capkernel.kernel.app",
         "-f", os.path.join(base, arguments.connection_file), "--base", base, "--runtime", directory,
-        "--lock", str(lock),
+        "--lock", str(lock), "--environment", str(environment),
     ]  # fmt: skip
     if policy:
         argv += ["--policy", os.path.join(base, policy)]
@@ -57,7 +60,7 @@ def main() -> None:
     for place in configured_places(os.environ, base):
         argv += ["--exclude", place]
     os.chdir(directory)
-    _close_others(lock)
+    _close_others(lock, environment)
     os.execve(sys.executable, argv, clean_environment(os.environ))  # noqa: S606
 
 
@@ -80,9 +83,12 @@ def configured_places(environment: os._Environ[str] | dict[str, str], base: str)
     return list(places)
 
 
-def _close_others(keep: int) -> None:
-    os.closerange(3, keep)
-    os.closerange(keep + 1, _MOST_DESCRIPTORS)
+def _close_others(*kept: int) -> None:
+    last = 2
+    for descriptor in sorted(kept):
+        os.closerange(last + 1, descriptor)
+        last = descriptor
+    os.closerange(last + 1, _MOST_DESCRIPTORS)
 
 
 def _arguments() -> argparse.Namespace:
