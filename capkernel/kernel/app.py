@@ -48,7 +48,9 @@ def main() -> None:
     os.set_inheritable(arguments.environment, False)
     _close_to_others()
     from capkernel.kernel.assemble import Assembly
+    from capkernel.kernel.launcher import Launcher
 
+    launcher = Launcher.received(arguments.viewer_secret)
     try:
         assembly = Assembly.read(
             base=arguments.base, runtime=arguments.runtime, policy=arguments.policy, profile=arguments.profile,
@@ -56,6 +58,7 @@ def main() -> None:
                 *((place, "Jupyter's or IPython's own configuration") for place in arguments.exclude),
                 (arguments.connection_file, "the connection file of the session"),
             ],
+            launcher=launcher,
         )  # fmt: skip
         wanted = {name: secret.env for name, secret in assembly.policy.secrets.items()}
         assembly.given |= named_secrets.take(arguments.environment, wanted)
@@ -80,6 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lock", type=int, required=True, help="the descriptor that holds its lock")
     parser.add_argument("--environment", type=int, required=True, help="the descriptor of the user's environment")
     parser.add_argument("--policy")
+    parser.add_argument("--viewer-secret", type=int, help="the pipe that the launcher's viewer secret is in")
     parser.add_argument("--exclude", action="append", default=[], help="a directory that no grant reaches")
     parser.add_argument("--profile", choices=("strict", "standard", "relaxed"))
     return parser.parse_args()

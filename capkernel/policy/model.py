@@ -64,9 +64,19 @@ class Records(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[output]`. secure_file: where printed and displayed classified values also go, in clear text; "" for nowhere.
-    Relative to the policy file, or `~/`. Never taken from an untrusted file."""
+    Relative to the policy file, or `~/`. active: whether outputs may act in the person's page: scripts, widgets, SVG.
+    Neither is ever granted by an untrusted file."""
 
     secure_file: str = ""
+    active: bool = False
+
+
+class Viewer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[viewer]`. pairing: whether secrets are shown in a Jupyter page only after the person typed the code that the
+    server printed. high: origins, in gitignore syntax, for which that holds always."""
+
+    pairing: bool = False
+    high: tuple[str, ...] = ()
 
 
 class Approvals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +104,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: Output = Output()
     approvals: Approvals = Approvals()
     secrets: dict[SecretName, Secret] = {}
+    viewer: Viewer = Viewer()
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,7 @@ class Policy:
     output: Output = field(default_factory=Output)
     approvals: Approvals = field(default_factory=Approvals)
     secrets: dict[str, Secret] = field(default_factory=dict)
+    viewer: Viewer = field(default_factory=Viewer)
 
     def root_paths(self) -> tuple[Path, ...]:
         """The roots as absolute paths, links not resolved."""

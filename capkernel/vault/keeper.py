@@ -97,7 +97,9 @@ _Rendered = Reveal | ShowRelease | Mirror
 
 # Our own function, run on the value in a process of its own like any other: hostile bytes meet pandas there, not here.
 _RENDERING = FunctionBundle(table="capkernel.vault.render.rendered")
+_PLAIN_RENDERING = FunctionBundle(table="capkernel.vault.render.rendered_plain")
 _EXACTLY = FunctionBundle(table="capkernel.vault.person.exact")
+_BUNDLES: dict[type[_Rendered], FunctionBundle] = {Reveal: _RENDERING, ShowRelease: _EXACTLY, Mirror: _PLAIN_RENDERING}
 _NOTHING_CAPTURED = values.encode({})
 _RENDER_SECONDS = 10.0
 _MAX_REVEALS = 16
@@ -428,7 +430,7 @@ class Keeper:
         blob = self._entries[message.handle].blob
         job = Job(
             number=self._jobs + 1,
-            bundle=_EXACTLY if isinstance(message, ShowRelease) else _RENDERING,
+            bundle=_BUNDLES[type(message)],
             flat=False,
             pieces=2,
             libraries=values.libraries(blob),

@@ -1,6 +1,7 @@
 """A classified value as the person may see it: a closed tree of inert text, as JSON, and how it is sealed.
 
-Rule 1: everything in it is data for a text node. There is no markup, no address and no type that a reader must build.
+Rule 1: everything in it is data for a text node, or a PNG that was made from pixels (`Image`). There is no markup, no
+address and no type that a reader must build.
 Rule 2: it is bounded when it is made (`vault.render`) and decoded into these types only, by every reader.
 
 It travels sealed to a key of the reader: HPKE base mode of RFC 9180 with X25519, HKDF-SHA256 and AES-256-GCM, `info` as
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-MAX_JSON_BYTES = 900_000  # of one rendering
+MAX_JSON_BYTES = 3_000_000  # of one rendering
 KEY_BYTES = 32
 MAX_RELEASED = 4096  # bytes of the encoding of a value that a person may release
 MAX_TYPED = 8192  # bytes of a secret that a person types, as UTF-8
@@ -32,11 +33,13 @@ def secret_name(handle: str) -> str:
     return f"secret|{handle}"
 
 
-class Text(msgspec.Struct, tag="text", tag_field="kind", frozen=True):
-    """`length` characters, of which `text` holds the first."""
+class Text(msgspec.Struct, tag="text", tag_field="kind", frozen=True, omit_defaults=True):
+    """`length` characters, of which `text` holds the first. `json`: the same as a tree, when it is an object or a list
+    of JSON; numbers keep the digits they are written with."""
 
     text: str
     length: int
+    json: Shown | None = None
 
 
 class Number(msgspec.Struct, tag="number", tag_field="kind", frozen=True):
@@ -54,12 +57,29 @@ class Nothing(msgspec.Struct, tag="none", tag_field="kind", frozen=True):
     """None."""
 
 
-class Bytes(msgspec.Struct, tag="bytes", tag_field="kind", frozen=True):
-    """`length` bytes, of which `hex` holds the first."""
+class Image(msgspec.Struct, tag="image", tag_field="kind", frozen=True, omit_defaults=True):
+    """A picture of `width` × `height` pixels (0 × 0 when not known). format: what it was, "array" for an array.
+
+    png: base64 of a PNG that was made anew from its pixels, maybe smaller; "" when it is not drawn. `note` says why, or
+    what is missing.
+    """
+
+    format: str
+    width: int
+    height: int
+    png: str = ""
+    note: str = ""
+
+
+class Bytes(msgspec.Struct, tag="bytes", tag_field="kind", frozen=True, omit_defaults=True):
+    """`length` bytes, of which `hex` holds the first. Other ways to see them: `text` when they are UTF-8, and `picture`
+    when they are one."""
 
     type: str
     hex: str
     length: int
+    text: Text | None = None
+    picture: Image | None = None
 
 
 class Atom(msgspec.Struct, tag="atom", tag_field="kind", frozen=True):
@@ -85,8 +105,9 @@ class Pairs(msgspec.Struct, tag="pairs", tag_field="kind", frozen=True):
     count: int
 
 
-class Table(msgspec.Struct, tag="table", tag_field="kind", frozen=True):
-    """The first rows and columns of an array or a frame of this `shape`. `index` stands before the rows."""
+class Table(msgspec.Struct, tag="table", tag_field="kind", frozen=True, omit_defaults=True):
+    """The first rows and columns of an array or a frame of this `shape`. `index` stands before the rows. `picture`: an
+    array that looks like one, for who wants to see it so."""
 
     type: str
     shape: tuple[int, ...]
@@ -94,6 +115,7 @@ class Table(msgspec.Struct, tag="table", tag_field="kind", frozen=True):
     index: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    picture: Image | None = None
 
 
 class Cut(msgspec.Struct, tag="cut", tag_field="kind", frozen=True):
@@ -115,7 +137,7 @@ class Unknown(msgspec.Struct, tag="unknown", tag_field="kind", frozen=True):
     """The vault has no such value (any more)."""
 
 
-Shown = Text | Number | Bool | Nothing | Bytes | Atom | Items | Pairs | Table | Cut | Poison | Pending | Unknown
+Shown = Text | Number | Bool | Nothing | Bytes | Image | Atom | Items | Pairs | Table | Cut | Poison | Pending | Unknown
 
 
 class Release(msgspec.Struct, frozen=True):
