@@ -81,6 +81,10 @@ class Approvals:
         """What waits, the open one first; and what is denied without asking."""
         return self._queue.shown(time.monotonic(), time.time()), self._queue.denied
 
+    @property
+    def count(self) -> int:
+        return len(self._queue.waiting)
+
     async def decide(self, question: str, allow: bool, seen: str, who: str) -> bool:
         """The person's decision about the open question. Raises NoQuestion, VaultFailed."""
         waiting = self._queue.find(question)

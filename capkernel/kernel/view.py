@@ -50,6 +50,7 @@ from capkernel.wire.view import (
     AskPage,
     AskReleased,
     AskValue,
+    AskWaiting,
     AuditLines,
     Authority,
     Challenge,
@@ -70,6 +71,7 @@ from capkernel.wire.view import (
     ToViewer,
     ValueLine,
     Values,
+    WaitingCount,
     Welcome,
     proof,
 )
@@ -191,6 +193,8 @@ class ViewServer:
         match message:
             case AskPage():
                 return Page(message.request, self._page.off, self._page.pairing)
+            case AskWaiting():
+                return WaitingCount(message.request, 0 if self._approvals is None else self._approvals.count)
             case AskAbout():
                 known = self._broker.ledger.get(message.handle)
                 if known is None:
