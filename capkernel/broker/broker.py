@@ -28,7 +28,7 @@ from capkernel.broker.files import FileEffects, in_words_of_cell
 from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
-from capkernel.broker.ledger import Ledger
+from capkernel.broker.ledger import MAX_TEXT, Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
@@ -59,6 +59,8 @@ MAX_WAITING: Final = 64  # of one cell
 MAX_RUNNING: Final = 32  # of the session: effects of earlier cells may still hang in a file system
 SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
+
+MAX_HELD: Final = 100  # grants that are told to the person one by one
 
 _log = logging.getLogger(__name__)
 _METHOD = re.compile(r"[a-z_]{1,40}")
@@ -178,6 +180,19 @@ class Broker:
             return None, (), 0
         asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
         return cell.number, (*asks, *cell.plan.sinks), len(self._table)
+
+    def authority(self) -> tuple[str, tuple[str, ...]]:
+        """For the person: the line that says what the running cell may do, and what it has open now, in words."""
+        cell = self._cell
+        if cell is None:
+            return "", ()
+        targets = self._table.targets(MAX_HELD)
+        scopes = [target for target in targets if isinstance(target, FileScope)]
+        said = [_folder_words(scope) for scope in scopes]
+        files = sum(not isinstance(target, FileScope) for target in targets)
+        if files:
+            said.append(f"{files} of its files" if files > 1 else "one of its files")
+        return authority_line(cell.plan), tuple(said)
 
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
@@ -414,7 +429,7 @@ class Broker:
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
-            self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
+            self.ledger.read(handle, cell.number, origin, text=method == "read_classified", plan=cell.plan)
             return handle
         finally:
             if fd is not None:
@@ -463,10 +478,10 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self.ledger.classified(message.new, cell.number, message.label, blob)
+            self.ledger.classified(message.new, cell.number, message.label, blob, cell.plan)
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
-            self.ledger.zipped(message.new, cell.number, message.left, message.right)
+            self.ledger.zipped(message.new, cell.number, message.left, message.right, cell.plan)
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
             else:
@@ -501,6 +516,11 @@ def _end(targets: list[Target]) -> None:
     for target in targets:
         if not isinstance(target, FileHandle):
             target.end()
+
+
+def _folder_words(scope: FileScope) -> str:
+    where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
+    return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
 
 
 def _no_method(kind: str, method: str) -> EffectError:

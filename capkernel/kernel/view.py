@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import itertools
 import os
 import secrets
 import socket
@@ -36,15 +37,18 @@ from capkernel.wire.view import (
     VERSION,
     AskAudit,
     AskAuthority,
+    AskLineage,
     AskValue,
     AuditLines,
     Authority,
     Challenge,
     FromViewer,
+    Lineage,
     ListValues,
     Open,
     Refused,
     SealedValue,
+    Step,
     ToViewer,
     ValueLine,
     Values,
@@ -54,6 +58,8 @@ from capkernel.wire.view import (
 
 MAX_LINKS = 32
 MAX_ORIGINS = 20
+MAX_STEPS = 60  # of a lineage, in each direction
+NO_VALUE = "this session has no such value, or has made too many since"
 OPEN_SECONDS = 5.0
 IDLE_SECONDS = 600.0
 SEND_SECONDS = 30.0
@@ -67,6 +73,7 @@ class BrokerView(Protocol):
     ledger: Ledger
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]: ...
+    def authority(self) -> tuple[str, tuple[str, ...]]: ...
 
 
 class VaultView(Protocol):
@@ -155,21 +162,23 @@ class ViewServer:
     async def answer(self, message: FromViewer, who: str) -> ToViewer:
         match message:
             case ListValues():
-                newest = self._broker.ledger.newest(message.count)
-                return Values(message.request, tuple(map(self._line, newest)), len(self._broker.ledger))
+                return self._values(message)
+            case AskLineage():
+                return self._lineage(message)
             case AskValue():
                 return await self._reveal(message, who)
             case AskAudit():
-                return AuditLines(message.request, tuple(self._audit.recent(message.count)))
+                lines = self._audit.recent(message.count, message.who, message.words)
+                return AuditLines(message.request, tuple(lines))
             case AskAuthority():
-                return Authority(message.request, *self._broker.live())
+                return Authority(message.request, *self._broker.live(), *self._broker.authority())
             case _:
                 return Refused(0, "this session asks nothing")
 
     async def _reveal(self, message: AskValue, who: str) -> ToViewer:
         known = self._broker.ledger.get(message.handle)
         if known is None:
-            return Refused(message.request, "this session has no such value, or has made too many since")
+            return Refused(message.request, NO_VALUE)
         try:
             self._audit.record(
                 "classified.reveal", "allowed", cell=known.cell, path=message.handle, reason=who, who="person"
@@ -185,12 +194,33 @@ class ViewServer:
             return Refused(message.request, str(problem))
         return SealedValue(message.request, message.handle, sealed)
 
+    def _values(self, message: ListValues) -> Values:
+        ledger = self._broker.ledger
+        words = message.words.lower().split()
+        entries = (
+            entry for entry in ledger.newest_first() if not words or entry.holds(words, self._origins(entry.handle))
+        )
+        lines = tuple(map(self._line, itertools.islice(entries, message.count)))
+        return Values(message.request, lines, len(ledger), ledger.made)
+
+    def _lineage(self, message: AskLineage) -> ToViewer:
+        ledger = self._broker.ledger
+        found = ledger.ancestors(message.handle, MAX_STEPS + 1)
+        if not found:
+            return Refused(message.request, NO_VALUE)
+        children = ledger.children(message.handle, MAX_STEPS + 1)
+        steps = tuple(Step(self._line(entry), entry.functions) for entry in found[:MAX_STEPS])
+        cut = max(len(found), len(children)) > MAX_STEPS
+        return Lineage(message.request, steps, tuple(map(self._line, children[:MAX_STEPS])), cut)
+
+    def _origins(self, handle: str) -> tuple[str, ...]:
+        found = sorted(self._vault.origins(handle) or ())
+        return tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
+
     def _line(self, entry: Origin) -> ValueLine:
-        found = sorted(self._vault.origins(entry.handle) or ())
-        origins = tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
         return ValueLine(
-            entry.handle, entry.cell, entry.how, entry.type, origins, entry.label, entry.code, entry.code_cell,
-            entry.parents,
+            entry.handle, entry.cell, entry.how, entry.type, self._origins(entry.handle), entry.label, entry.code,
+            entry.code_cell, entry.parents, entry.name,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import socket
 import stat
 import struct
 from types import TracebackType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from capkernel.wire.view import (
     VERSION,
     AskAudit,
     AskAuthority,
+    AskLineage,
     AskReleased,
     AskValue,
     AuditLines,
@@ -36,6 +37,7 @@ from capkernel.wire.view import (
     ForgetDenied,
     Forgotten,
     GiveSecret,
+    Lineage,
     ListQuestions,
     ListValues,
     Open,
@@ -55,10 +57,20 @@ _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
 
 _NO_QUESTION = "no such question"
+_TOO_LONG = "search for at most 200 characters"
 
 T = TypeVar("T", bound=msgspec.Struct)
 _Asked = (
-    ListValues | AskValue | AskAudit | AskAuthority | ListQuestions | Decide | AskReleased | GiveSecret | ForgetDenied
+    ListValues
+    | AskLineage
+    | AskValue
+    | AskAudit
+    | AskAuthority
+    | ListQuestions
+    | Decide
+    | AskReleased
+    | GiveSecret
+    | ForgetDenied
 )
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -102,8 +114,13 @@ class Link:
             os.close(held)
         return cls(connected, secret, viewer)
 
-    def values(self, count: int = 500) -> Values:
-        return self._ask(ListValues(self._next(), count), Values)
+    def values(self, count: int = 500, words: str = "") -> Values:
+        """The newest values in which each of the words stands. Raises LinkRefused for too many words, as all do."""
+        return self._ask(_sound(ListValues(self._next(), count, words), _TOO_LONG), Values)
+
+    def lineage(self, handle: str) -> Lineage:
+        """What the value was made from, and what was made from it."""
+        return self._ask(_sound(AskLineage(self._next(), handle), "no such value"), Lineage)
 
     def reveal(self, handle: str, key: bytes) -> bytes:
         """The value, sealed to the public key `key`. It is in the session's audit before it is here."""
@@ -111,8 +128,9 @@ class Link:
             _sound(AskValue(self._next(), handle, key), "no such value, or no X25519 public key"), SealedValue
         ).sealed
 
-    def audit(self, count: int = 50) -> tuple[str, ...]:
-        return self._ask(AskAudit(self._next(), count), AuditLines).lines
+    def audit(self, count: int = 50, who: Literal["", "person"] = "", words: str = "") -> tuple[str, ...]:
+        """The newest lines, oldest first."""
+        return self._ask(_sound(AskAudit(self._next(), count, who, words), _TOO_LONG), AuditLines).lines
 
     def authority(self) -> Authority:
         return self._ask(AskAuthority(self._next()), Authority)
