@@ -113,7 +113,7 @@ def test_one_wrong_header_is_refused(client: Client, status: int, changed: dict[
     filled = {
         name: value.replace("{port}", port) if isinstance(value, str) else value for name, value in changed.items()
     }
-    for path in ("/api/sessions", "/api/reveal", "/api/values"):
+    for path in ("/api/sessions", "/api/reveal", "/api/state"):
         found, said, _ = client.ask(path, {"session": SESSION.name, "handle": "0" * 32, "key": "AAAA"}, **filled)
         assert found == status
         assert set(said) == {"error"}
@@ -201,8 +201,8 @@ def test_other_methods_are_refused(client: Client, method: str) -> None:
 
 
 def test_a_session_that_ended_or_is_not_ours_is_a_clear_error(client: Client) -> None:
-    assert client.ask("/api/values", {"session": "other"})[:2] == (404, {"error": "this session has ended"})
-    status, said, _ = client.ask("/api/values", {"session": SESSION.name})
+    assert client.ask("/api/state", {"session": "other"})[:2] == (404, {"error": "this session has ended"})
+    status, said, _ = client.ask("/api/state", {"session": SESSION.name})
     assert (status, said) == (502, {"error": "the session cannot be reached: it may have ended"})
 
 
