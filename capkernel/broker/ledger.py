@@ -81,20 +81,28 @@ class Ledger:
         name = self._name(cell, "read", plan)
         self.add(Origin(handle, cell, "read", "str" if text else "bytes", origin[:MAX_TEXT], name=name))
 
-    def classified(self, handle: str, cell: int, label: str, blob: bytes, plan: Plan | None = None) -> None:
-        """The blob is plain data of the cell, so its type is no secret."""
-        name = self._name(cell, "classify", plan)
-        self.add(Origin(handle, cell, "classify", _type_of(blob), f"cell:{cell}", label[:MAX_TEXT], name=name))
+    # `static`: a type that the checker gave to a value of the cell, "" when it is not known which one is this. `plan`:
+    # of the cell, for the name.
 
-    def zipped(self, handle: str, cell: int, left: str, right: str, plan: Plan | None = None) -> None:
+    def classified(
+        self, handle: str, cell: int, label: str, blob: bytes, static: str = "", plan: Plan | None = None
+    ) -> None:
+        """The blob is plain data of the cell, so its type is no secret."""
+        kind = static[:MAX_TEXT] or _type_of(blob)
+        name = self._name(cell, "classify", plan)
+        self.add(Origin(handle, cell, "classify", kind, f"cell:{cell}", label[:MAX_TEXT], name=name))
+
+    def zipped(self, handle: str, cell: int, left: str, right: str, static: str = "", plan: Plan | None = None) -> None:
         types = [self._entries[name].type if name in self._entries else "" for name in (left, right)]
         kind = f"tuple[{types[0]}, {types[1]}]" if all(types) else ""
         kind = kind if len(kind) <= MAX_TEXT else ""  # pairs of pairs double it every time
+        kind = static[:MAX_TEXT] or kind
         self.add(Origin(handle, cell, "zip", kind, parents=(left, right), name=self._name(cell, "zip", plan)))
 
     def mapped(
-        self, handle: str, cell: int, plan: Plan, bundle: FunctionBundle, source: str, captured: bytes, *, flat: bool
-    ) -> None:
+        self, handle: str, cell: int, plan: Plan, bundle: FunctionBundle, source: str, captured: bytes,
+        static: str = "", *, flat: bool,
+    ) -> None:  # fmt: skip
         how: How = "flat_map" if flat else "map"
         functions = _functions_of(bundle)
         around = _site_around(plan.masks, bundle.entry, cell)
@@ -103,7 +111,7 @@ class Ledger:
                 handle,
                 cell,
                 how,
-                (around.type if around is not None else _only_type(plan.masks))[:MAX_TEXT],
+                (around.type if around is not None else static or _only_type(plan.masks))[:MAX_TEXT],
                 code=(functions[0].source or functions[0].name)[:MAX_TEXT] if functions else "",
                 code_cell=functions[0].cell if functions else None,
                 parents=(source, *_handles(captured))[:MAX_PARENTS],

@@ -50,6 +50,7 @@ from capkernel.wire.vault import (
 from capkernel.wire.worker import (
     Call,
     CallResult,
+    Comm,
     Complete,
     Evaluate,
     Execute,
@@ -61,8 +62,8 @@ from capkernel.wire.worker import (
     ToWorker,
 )
 
-_REQUESTS: Final = (Execute, Complete, Inspect, Evaluate)
-_RUNS_CODE: Final = (Execute, Evaluate)
+_REQUESTS: Final = (Execute, Complete, Inspect, Evaluate, Comm)
+_RUNS_CODE: Final = (Execute, Evaluate, Comm)
 _ANSWERS: Final[dict[type, type]] = {
     Write: Written,
     Mirror: Mirrored,

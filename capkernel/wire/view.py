@@ -3,6 +3,10 @@
 It starts with a challenge: the viewer proves that it could read the session's secret, which never crosses the link, so
 nothing that was recorded opens it again. Then every request is answered by one message with its number, or by Refused.
 
+There are two kinds of viewers, and a proof says of which it is. Those that can read the session's secret file ("page",
+"terminal") are the person's own programs. "card" is the Jupyter server that launched the kernel; it proves the secret
+it handed over at the launch, which is in no file, and may ask less.
+
 Rule 1: no cleartext crosses: a value travels sealed to the viewer's own key, and the kernel cannot open it.
 Rule 2: nothing a worker sends gets here; nothing here reaches iopub.
 
@@ -27,11 +31,12 @@ import msgspec
 from capkernel.wire.frames import MAX_BODY
 from capkernel.wire.shown import KEY_BYTES, MAX_TYPED
 
-VERSION = 1
+VERSION = 2
 SOCKET_NAME = "view.sock"
 SECRET_NAME = "view.secret"  # noqa: S105  # the name of a file
 SECRET_BYTES = 32
 MAX_BODY_FROM_VIEWER = 16_384
+CARD = "card"  # the viewer that is a Jupyter server
 MAX_BODY_TO_VIEWER = MAX_BODY  # a list of 500 values with every text at its bound needs most of it
 
 HandleText = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -40,16 +45,16 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=500)]
 Words = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-def proof(secret: bytes, challenge: bytes) -> bytes:
-    """What only a holder of the secret can answer to this challenge."""
-    return hmac.digest(secret, b"capkernel-view-1|" + challenge, hashlib.sha256)
+def proof(secret: bytes, challenge: bytes, viewer: str) -> bytes:
+    """What only a holder of the secret can answer to this challenge, as this kind of viewer."""
+    return hmac.digest(secret, b"capkernel-view-2|" + viewer.encode("ascii") + b"|" + challenge, hashlib.sha256)
 
 
 # ── viewer → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Open(msgspec.Struct, tag="open", frozen=True):
-    """The first message. `viewer`: what it is, for the audit ("page", "terminal")."""
+    """The first message. `viewer`: what it is ("page", "terminal", "card"); the proof is for that."""
 
     proof: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     viewer: Annotated[str, msgspec.Meta(pattern="^[a-z]{1,20}$")]
@@ -129,6 +134,29 @@ class ForgetDenied(msgspec.Struct, tag="forget_denied", frozen=True):
     request: int
 
 
+class AskPage(msgspec.Struct, tag="ask_page", frozen=True):
+    """From a card: may values be shown in the page, and how?"""
+
+    request: int
+
+
+class AskAbout(msgspec.Struct, tag="ask_about", frozen=True):
+    """From a card: what is known of one value."""
+
+    request: int
+    handle: HandleText
+
+
+class AskForPage(msgspec.Struct, tag="ask_for_page", frozen=True):
+    """From a card: reveal one value, as AskValue. paired: whether the person proved that the page is theirs."""
+
+    request: int
+    handle: HandleText
+    key: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+    paired: bool
+
+
+FromCard = AskPage | AskAbout | AskForPage
 FromViewer = (
     Open
     | ListValues
@@ -141,6 +169,7 @@ FromViewer = (
     | AskReleased
     | GiveSecret
     | ForgetDenied
+    | FromCard
 )
 
 # ── kernel → viewer ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,10 +192,11 @@ class Welcome(msgspec.Struct, tag="welcome", frozen=True):
 
 
 class Refused(msgspec.Struct, tag="refused", frozen=True):
-    """request: 0 when the link as a whole is refused; it is closed then."""
+    """request: 0 when the link as a whole is refused; it is closed then. name: which refusal it is, for a card."""
 
     request: int
     reason: str
+    name: Literal["", "no-such-value", "reveal-off", "pairing-needed"] = ""
 
 
 class ValueLine(msgspec.Struct, frozen=True):
@@ -302,6 +332,23 @@ class Forgotten(msgspec.Struct, tag="forgotten", frozen=True):
     count: int
 
 
+class Page(msgspec.Struct, tag="page", frozen=True):
+    """off: why no value of this session is shown in a page, "" when they are. pairing: whether the policy wants the
+    person to prove that the page is theirs, for every value."""
+
+    request: int
+    off: str
+    pairing: bool
+
+
+class About(msgspec.Struct, tag="about", frozen=True):
+    """value: as in a list. high: whether its origins are among those that need a paired page."""
+
+    request: int
+    value: ValueLine
+    high: bool
+
+
 ToViewer = (
     Challenge
     | Welcome
@@ -315,4 +362,6 @@ ToViewer = (
     | Decided
     | SealedRelease
     | Forgotten
+    | Page
+    | About
 )
