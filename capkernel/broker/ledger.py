@@ -32,6 +32,7 @@ _METHODS: Final[dict[str, tuple[str, ...]]] = {
     "flat_map": ("flat_map",),
     "zip": ("zip",),
 }
+_IN_ORDER: Final = ("read", "classify", "zip")
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,8 @@ class Ledger:
         return len(self._entries)
 
     def _name(self, cell: int, how: How, plan: Plan | None) -> str:
-        """Calls of a kind are taken to come in the order of the text; one that stands alone is all of them."""
+        """Calls of a kind are taken to come in the order of the text; one that stands alone is all of them. Of calls of
+        `map` with functions from elsewhere the order is not known."""
         number = self._made[cell, how]
         self._made = Counter({key: count for key, count in self._made.items() if key[0] == cell})
         self._made[cell, how] = number + 1
@@ -169,7 +171,7 @@ class Ledger:
         sites.sort(key=lambda site: (site.span.line, site.span.column, site.span.end_line, site.span.end_column))
         if len(sites) == 1:
             return sites[0].name[:MAX_TEXT]
-        return sites[number].name[:MAX_TEXT] if number < len(sites) else ""
+        return sites[number].name[:MAX_TEXT] if number < len(sites) and how in _IN_ORDER else ""
 
 
 def _type_of(blob: bytes) -> str:

@@ -328,7 +328,8 @@ def test_dark_and_light_have_enough_contrast(page: Page) -> None:
             .map((value) => value / 255)
             .map((value) => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
         const light = (text) => { const [r, g, b] = part(text); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-        const pairs = [['.mask', '.card'], ['.meta', '.card'], ['.reveal', '.reveal'], ['h2', 'body']];
+        const pairs = [['.mask', '.card'], ['.meta', '.card'], ['.reveal', '.reveal'], ['h1', 'body'], ['#may', 'body'],
+            ['#tabs button', 'body'], ['.claim', '.card'], ['#status', 'footer'], ['pre.code', '.card']];
         return pairs.map(([front, back]) => {
             const a = light(getComputedStyle(document.querySelector(front)).color);
             const b = light(getComputedStyle(document.querySelector(back)).backgroundColor);

@@ -114,8 +114,8 @@ def test_a_value_has_the_name_that_the_text_gives_it() -> None:
         book.read(handle, 1, "file:.env", text=True, plan=plan)
     book.mapped("m", 1, plan, _bundle((3, 14, 3, 28)), "a", NOTHING, flat=False)
     for handle in "zy":
-        book.zipped(handle, 1, "a", "m", plan)
-    book.classified("s", 1, "", encode(1), plan)
+        book.zipped(handle, 1, "a", "m", plan=plan)
+    book.classified("s", 1, "", encode(1), plan=plan)
     book.read("d", 2, "file:.env", text=True, plan=Plan())
     names = {handle: book.get(handle).name for handle in "abcmzysd"}  # type: ignore[union-attr]
     assert names == {"a": "key", "b": "other", "c": "", "m": "size", "z": "pair", "y": "pair", "s": "", "d": ""}
