@@ -24,7 +24,7 @@ MAX_PARENTS: Final = 50
 MAX_SOURCE: Final = 4_000  # characters of all functions of one entry
 MAX_FUNCTIONS: Final = 20
 
-How = Literal["read", "classify", "map", "flat_map", "zip"]
+How = Literal["read", "secret", "classify", "map", "flat_map", "zip"]
 _METHODS: Final[dict[str, tuple[str, ...]]] = {
     "read": ("read_classified", "read_classified_bytes"),
     "classify": ("classify",),
@@ -39,9 +39,9 @@ _IN_ORDER: Final = ("read", "classify", "zip")
 class Origin:
     """What is known of one handle.
 
-    type: the static type, "" when it cannot be told. origin: "file:.env", or "cell:3" for `classify`. label:
-    the cell's claim. code: the checked source of the function, or the name of a library function, cut. name: what the
-    cell's text assigns it to, as far as that can be told without running it. functions: what made it, less cut.
+    type: the static type, "" when it cannot be told. origin: "file:.env", "secret:NAME", or "cell:3" for `classify`.
+    label: the cell's claim. code: the checked source of the function, or the name of a library function, cut. name:
+    what the cell's text assigns it to, as far as that can be told without running it. functions: what made it.
     """
 
     handle: str
@@ -81,6 +81,10 @@ class Ledger:
     def read(self, handle: str, cell: int, origin: str, *, text: bool, plan: Plan | None = None) -> None:
         name = self._name(cell, "read", plan)
         self.add(Origin(handle, cell, "read", "str" if text else "bytes", origin[:MAX_TEXT], name=name))
+
+    def secret(self, handle: str, cell: int, origin: str, label: str) -> None:
+        """One that the person or the policy gave."""
+        self.add(Origin(handle, cell, "secret", "str", origin, label[:MAX_TEXT]))
 
     # `static`: a type that the checker gave to a value of the cell, "" when it is not known which one is this. `plan`:
     # of the cell, for the name.

@@ -14,10 +14,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from capkernel.viewer.link import Link, LinkRefused
+from capkernel.viewer.link import Link
 from capkernel.viewer.sessions import Session
 from capkernel.wire.shown_text import visible
-from capkernel.wire.view import Authority, Question, Questions, Step, UsedFunction, ValueLine
+from capkernel.wire.view import Authority, Question, Step, UsedFunction, ValueLine
 
 AUDIT_LINES: Final = 300
 _AUDIT_KEYS: Final = ("time", "who", "cell", "what", "decision", "path", "reason", "authority")
@@ -61,11 +61,8 @@ def session(found: Session) -> dict[str, Any]:
 
 def _state(link: Link, asked: Asked) -> dict[str, Any]:
     """What is new: the values only when there are others than the page knows of."""
+    questions = link.questions()
     newest = link.values(1)
-    try:
-        questions = link.questions()
-    except LinkRefused:  # a session that asks nothing
-        questions = Questions(0, ())
     said: dict[str, Any] = {
         "made": newest.made,
         "total": newest.total,

@@ -34,6 +34,7 @@ from capkernel.wire.view import (
     AskPage,
     AskReleased,
     AskValue,
+    AskWaiting,
     AuditLines,
     Authority,
     Challenge,
@@ -53,6 +54,7 @@ from capkernel.wire.view import (
     SealedValue,
     ToViewer,
     Values,
+    WaitingCount,
     Welcome,
     proof,
 )
@@ -78,6 +80,7 @@ _Asked = (
     | AskReleased
     | GiveSecret
     | ForgetDenied
+    | AskWaiting
     | AskPage
     | AskAbout
     | AskForPage
@@ -179,6 +182,10 @@ class Link:
 
     def page(self) -> Page:
         return self._ask(AskPage(self._next()), Page)
+
+    def waiting(self) -> int:
+        """How many questions wait for the person."""
+        return self._ask(AskWaiting(self._next()), WaitingCount).count
 
     def about(self, handle: str) -> About:
         return self._ask(_sound(AskAbout(self._next(), handle), _NO_VALUE, "no-such-value"), About)

@@ -239,6 +239,13 @@ class Reveal(_Handler):
         self.say({"sealed": base64.b64encode(sealed).decode("ascii"), "count": count, "seconds": SHOWN_SECONDS})
 
 
+class Waiting(_Handler):
+    """How many questions wait for the person: a number, and nowhere in a page a way to answer."""
+
+    async def post(self) -> None:
+        self.say({"count": await self.desk.ask(self.asked(_Kernel).kernel, Link.waiting)})
+
+
 class Pair(_Handler):
     """The page that asks for the code, which is printed now; and the code."""
 
@@ -269,4 +276,4 @@ class Pair(_Handler):
         self.say({"paired": True})
 
 
-ROUTES: Final = {"state": State, "about": About, "reveal": Reveal, "pair": Pair}
+ROUTES: Final = {"state": State, "about": About, "reveal": Reveal, "pair": Pair, "waiting": Waiting}
