@@ -33,7 +33,7 @@ from capkernel.broker.files import FileEffects, in_words_of_cell
 from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
-from capkernel.broker.ledger import Ledger
+from capkernel.broker.ledger import MAX_TEXT, Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.person import PersonEffects
 from capkernel.broker.places import FileHandle, FileScope, Places
@@ -70,6 +70,8 @@ MAX_RUNNING: Final = 32  # of the session: effects of earlier cells may still ha
 SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
 NO_SECRETS: Final[Mapping[str, int]] = MappingProxyType({})
+
+MAX_HELD: Final = 100  # grants that are told to the person one by one
 
 _log = logging.getLogger(__name__)
 _METHOD = re.compile(r"[a-z_]{1,40}")
@@ -199,6 +201,19 @@ class Broker:
         person = dict.fromkeys(f"{site.kind} {site.argument or '(any)'}" for site in cell.plan.asks)
         return cell.number, (*asks, *cell.plan.sinks, *person), len(self._table)
 
+    def authority(self) -> tuple[str, tuple[str, ...]]:
+        """For the person: the line that says what the running cell may do, and what it has open now, in words."""
+        cell = self._cell
+        if cell is None:
+            return "", ()
+        targets = self._table.targets(MAX_HELD)
+        scopes = [target for target in targets if isinstance(target, FileScope)]
+        said = [_folder_words(scope) for scope in scopes]
+        files = sum(not isinstance(target, FileScope) for target in targets)
+        if files:
+            said.append(f"{files} of its files" if files > 1 else "one of its files")
+        return authority_line(cell.plan), tuple(said)
+
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
         directory, when the policy lets a cell read it; else None. Audited like a cell's read."""
@@ -271,6 +286,8 @@ class Broker:
             path = self._path_of(effect)
             value, out = self._invoke_quickly(effect, cell)
             return CallResult(call, value), out
+        except NeedsPerson:
+            return CallResult(call, elsewhere=True), b""  # this thread must not wait for anybody
         except Exception as problem:
             return CallResult(call, None, _failure(problem, path)), b""
 
@@ -498,7 +515,7 @@ class Broker:
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
-            self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
+            self.ledger.read(handle, cell.number, origin, text=method == "read_classified", plan=cell.plan)
             return handle
         finally:
             if fd is not None:
@@ -547,10 +564,10 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell))
+            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell), cell.plan)
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
-            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell))
+            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell), cell.plan)
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
             else:
@@ -600,6 +617,11 @@ def _failure(problem: Exception, path: str) -> Failure:
     # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
     _log.error("effect failed inside the broker: %s", _where(problem))
     return Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
+
+
+def _folder_words(scope: FileScope) -> str:
+    where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
+    return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
 
 
 def _no_method(kind: str, method: str) -> EffectError:
