@@ -209,6 +209,11 @@ class Broker:
                 _end(self._table.revoke_scope(effect.handle))
                 return CallResult(message.call), b""
             cell = self._cell
+            if cell is None and isinstance(effect, OpenScope):
+                raise denied(
+                    "no cell is running, and a callback, a thread or a task between cells is granted nothing: ask in a "
+                    "cell, and let the callback use the plain data"
+                )
             if cell is None:
                 raise revoked("no cell is running, so this")
             if cell.waiting >= MAX_WAITING:
@@ -463,17 +468,20 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self.ledger.classified(message.new, cell.number, message.label, blob)
+            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell))
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
-            self.ledger.zipped(message.new, cell.number, message.left, message.right)
+            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell))
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
             else:
                 self._spoil(message.new, "one of the two is no value of this session")
         else:
             bundle = self._functions.bundle(message.function)
-            self.ledger.mapped(message.new, cell.number, cell.plan, bundle, message.source, blob, flat=message.flat)
+            self.ledger.mapped(
+                message.new, cell.number, cell.plan, bundle, message.source, blob, _static(message, cell),
+                flat=message.flat,
+            )  # fmt: skip
             if bundle is NOTHING or not self._secrets.knows(message.source):
                 reason = "the function or the source is not of an accepted cell"
                 self._refuse_post(message, cell, reason)
@@ -510,6 +518,11 @@ def _no_method(kind: str, method: str) -> EffectError:
 
 def _kind(message: Classify | MapClassified | ZipClassified) -> str:
     return {Classify: "classify", MapClassified: "map", ZipClassified: "zip"}[type(message)]
+
+
+def _static(message: Classify | MapClassified | ZipClassified, cell: _Cell) -> str:
+    """The type of the new value that the worker found, if it is one that the checker gave to a value of this cell."""
+    return message.mask if any(site.type == message.mask for site in cell.plan.masks) else ""
 
 
 def _where(problem: BaseException) -> str:

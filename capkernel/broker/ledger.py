@@ -56,26 +56,31 @@ class Ledger:
     def read(self, handle: str, cell: int, origin: str, *, text: bool) -> None:
         self.add(Origin(handle, cell, "read", "str" if text else "bytes", origin[:MAX_TEXT]))
 
-    def classified(self, handle: str, cell: int, label: str, blob: bytes) -> None:
-        """The blob is plain data of the cell, so its type is no secret."""
-        self.add(Origin(handle, cell, "classify", _type_of(blob), f"cell:{cell}", label[:MAX_TEXT]))
+    # `static`: a type that the checker gave to a value of the cell, "" when it is not known which one is this.
 
-    def zipped(self, handle: str, cell: int, left: str, right: str) -> None:
+    def classified(self, handle: str, cell: int, label: str, blob: bytes, static: str = "") -> None:
+        """The blob is plain data of the cell, so its type is no secret."""
+        kind = static[:MAX_TEXT] or _type_of(blob)
+        self.add(Origin(handle, cell, "classify", kind, f"cell:{cell}", label[:MAX_TEXT]))
+
+    def zipped(self, handle: str, cell: int, left: str, right: str, static: str = "") -> None:
         types = [self._entries[name].type if name in self._entries else "" for name in (left, right)]
         kind = f"tuple[{types[0]}, {types[1]}]" if all(types) else ""
         kind = kind if len(kind) <= MAX_TEXT else ""  # pairs of pairs double it every time
+        kind = static[:MAX_TEXT] or kind
         self.add(Origin(handle, cell, "zip", kind, parents=(left, right)))
 
     def mapped(
-        self, handle: str, cell: int, plan: Plan, bundle: FunctionBundle, source: str, captured: bytes, *, flat: bool
-    ) -> None:
+        self, handle: str, cell: int, plan: Plan, bundle: FunctionBundle, source: str, captured: bytes,
+        static: str = "", *, flat: bool,
+    ) -> None:  # fmt: skip
         code, where = _code_of(bundle)
         self.add(
             Origin(
                 handle,
                 cell,
                 "flat_map" if flat else "map",
-                _type_of_call(plan.masks, bundle.entry, cell)[:MAX_TEXT],
+                _type_of_call(plan.masks, bundle.entry, cell, static)[:MAX_TEXT],
                 code=code[:MAX_TEXT],
                 code_cell=where,
                 parents=(source, *_handles(captured))[:MAX_PARENTS],
@@ -119,8 +124,9 @@ def _code_of(bundle: FunctionBundle) -> tuple[str, int | None]:
     return bundle.table, None
 
 
-def _type_of_call(masks: tuple[MaskSite, ...], entry: CodeKey | None, cell: int) -> str:
-    """The static type of the `map` that a function of this cell stands in; else of the cell's only type of map."""
+def _type_of_call(masks: tuple[MaskSite, ...], entry: CodeKey | None, cell: int, static: str) -> str:
+    """The static type of the `map` that a function of this cell stands in; else `static`; else of the cell's only type
+    of map."""
     if entry is not None and entry.cell == cell:
         start, end = entry.span[:2], entry.span[2:]
         around = [
@@ -132,7 +138,7 @@ def _type_of_call(masks: tuple[MaskSite, ...], entry: CodeKey | None, cell: int)
             # The innermost; of equal starts (a chain of maps) the shortest, which is the one that ends with it.
             return max(around, key=lambda site: (site.span.line, site.span.column, -site.span.end_line,
                                                  -site.span.end_column)).type  # fmt: skip
-    return _only_type(masks)
+    return static or _only_type(masks)
 
 
 def _only_type(masks: tuple[MaskSite, ...]) -> str:

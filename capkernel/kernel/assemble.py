@@ -19,12 +19,13 @@ from capkernel.broker.secure_output import SecureOutput, off
 from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
+from capkernel.kernel.classified_bundle import ClassifiedBundles
 from capkernel.kernel.launcher import Launcher
 from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.kernel.page_reveal import PageReveal
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Recorder
-from capkernel.kernel.settings import Settings
+from capkernel.kernel.settings import ACTIVE_OUTPUTS, Settings
 from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
 from capkernel.kernel.worker_spawn import WorkerSpawner, memory_limit
@@ -85,6 +86,8 @@ class Assembly:
         notices = [*([self.policy.notice] if self.policy.notice else []), *self.notices]
         if self._minimum() is Level.NONE:
             notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
+        if self.policy.output.active:
+            notices.append(ACTIVE_OUTPUTS)
         limits = self.policy.limits
         later = (font_cache.build,) if font_cache.missing() else ()
         records = self.policy.records
@@ -92,6 +95,7 @@ class Assembly:
         return Settings(
             limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder,
             cell_memory_mb=limits.cell_memory_mb, profile=self.policy.profile,
+            active_outputs=self.policy.output.active,
         )  # fmt: skip
 
     def parts(self) -> Parts:
@@ -125,6 +129,7 @@ class Assembly:
             minimum=self._minimum(),
             listen=self._listen,
             view=ViewServer(self.runtime, self.base, broker, vault, audit, page=PageReveal(self.launcher, self.policy)),
+            classified=ClassifiedBundles(broker.ledger, vault.origins),
         )
 
     def _listen(self, lost: Callable[[str], None], progress: Callable[[str], None]) -> None:

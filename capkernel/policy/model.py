@@ -61,9 +61,11 @@ class Records(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[output]`. secure_file: where printed and displayed classified values also go, in clear text; "" for nowhere.
-    Relative to the policy file, or `~/`. Never taken from an untrusted file."""
+    Relative to the policy file, or `~/`. active: whether outputs may act in the person's page: scripts, widgets, SVG.
+    Neither is ever granted by an untrusted file."""
 
     secure_file: str = ""
+    active: bool = False
 
 
 class Viewer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

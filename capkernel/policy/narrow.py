@@ -87,6 +87,10 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         if said.files.hide_classified_names and not policy.files.hide_classified_names:
             return replace(policy, files=msgspec.structs.replace(policy.files, hide_classified_names=True))
         return policy.files.hide_classified_names and not said.files.hide_classified_names
+    if key == "output.active":
+        if policy.output.active and not said.output.active:
+            return replace(policy, output=msgspec.structs.replace(policy.output, active=False))
+        return said.output.active and not policy.output.active
     if key == "files.memory":
         return said.files.memory != policy.files.memory
     if key == "files.classified":

@@ -17,6 +17,7 @@ import msgspec
 
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
+from capkernel.wire.shown import MAX_TYPED
 from capkernel.wire.view import (
     CARD,
     MAX_BODY_TO_VIEWER,
@@ -30,14 +31,23 @@ from capkernel.wire.view import (
     AskAuthority,
     AskForPage,
     AskPage,
+    AskReleased,
     AskValue,
     AuditLines,
     Authority,
     Challenge,
+    Decide,
+    Decided,
+    ForgetDenied,
+    Forgotten,
+    GiveSecret,
+    ListQuestions,
     ListValues,
     Open,
     Page,
+    Questions,
     Refused,
+    SealedRelease,
     SealedValue,
     ToViewer,
     Values,
@@ -50,9 +60,25 @@ SECONDS = 75.0  # beyond what the kernel takes to give up on the vault
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
 
+_NO_QUESTION = "no such question"
+_NO_VALUE = "no such value, or no X25519 public key"
+
 T = TypeVar("T", bound=msgspec.Struct)
-Q = TypeVar("Q", bound=msgspec.Struct)
-_Question = ListValues | AskValue | AskAudit | AskAuthority | AskPage | AskAbout | AskForPage
+_Asked = (
+    ListValues
+    | AskValue
+    | AskAudit
+    | AskAuthority
+    | ListQuestions
+    | Decide
+    | AskReleased
+    | GiveSecret
+    | ForgetDenied
+    | AskPage
+    | AskAbout
+    | AskForPage
+)
+A = TypeVar("A", bound=msgspec.Struct)
 
 
 class LinkRefused(Exception):
@@ -110,7 +136,7 @@ class Link:
 
     def reveal(self, handle: str, key: bytes) -> bytes:
         """The value, sealed to the public key `key`. It is in the session's audit before it is here."""
-        return self._ask(_asked(AskValue, request=self._next(), handle=handle, key=key), SealedValue).sealed
+        return self._ask(_sound(AskValue(self._next(), handle, key), _NO_VALUE, "no-such-value"), SealedValue).sealed
 
     def audit(self, count: int = 50) -> tuple[str, ...]:
         return self._ask(AskAudit(self._next(), count), AuditLines).lines
@@ -118,17 +144,38 @@ class Link:
     def authority(self) -> Authority:
         return self._ask(AskAuthority(self._next()), Authority)
 
+    def questions(self) -> Questions:
+        """What waits for the person, the open question first."""
+        return self._ask(ListQuestions(self._next()), Questions)
+
+    def decide(self, question: str, allow: bool, seen: str = "") -> bool:
+        """Whether it is allowed now. Raises LinkRefused when there is nothing (left) to decide."""
+        return self._ask(_sound(Decide(self._next(), question, allow, seen), _NO_QUESTION), Decided).allowed
+
+    def released(self, question: str, key: bytes) -> bytes:
+        """The `wire.shown.Release` of the open question, sealed to the public key `key`."""
+        return self._ask(_sound(AskReleased(self._next(), question, key), _NO_QUESTION), SealedRelease).sealed
+
+    def give_secret(self, question: str, sealed: bytes) -> bool:
+        """The typed secret, sealed to the key of the question."""
+        said = f"a secret has at most {MAX_TYPED} bytes"
+        return self._ask(_sound(GiveSecret(self._next(), question, sealed), said), Decided).allowed
+
+    def forget_denied(self) -> int:
+        """Have asked again what was denied. How many were denied without asking."""
+        return self._ask(ForgetDenied(self._next()), Forgotten).count
+
     # What a card may ask.
 
     def page(self) -> Page:
         return self._ask(AskPage(self._next()), Page)
 
     def about(self, handle: str) -> About:
-        return self._ask(_asked(AskAbout, request=self._next(), handle=handle), About)
+        return self._ask(_sound(AskAbout(self._next(), handle), _NO_VALUE, "no-such-value"), About)
 
     def reveal_in_page(self, handle: str, key: bytes, *, paired: bool) -> bytes:
         """As `reveal`. paired: whether the person proved that the page is theirs."""
-        question = _asked(AskForPage, request=self._next(), handle=handle, key=key, paired=paired)
+        question = _sound(AskForPage(self._next(), handle, key, paired), _NO_VALUE, "no-such-value")
         return self._ask(question, SealedValue).sealed
 
     def close(self) -> None:
@@ -154,7 +201,7 @@ class Link:
             raise LinkRefused(_why(welcome) or "the session gave no welcome")
         return welcome
 
-    def _ask(self, question: _Question, kind: type[T]) -> T:
+    def _ask(self, question: _Asked, kind: type[T]) -> T:
         self._socket.sendall(encode(question))
         answer = self._received()
         if not isinstance(answer, kind) or getattr(answer, "request", None) != question.request:
@@ -177,14 +224,6 @@ class Link:
                 self._reader.feed(data)
         except RemoteProtocolError as problem:
             raise LinkRefused(str(problem)) from None
-
-
-def _asked(kind: type[Q], **fields: object) -> Q:
-    """A question with what a page gave. Raises LinkRefused when that is no handle or no key."""
-    try:
-        return msgspec.convert({"type": kind.__struct_config__.tag, **fields}, kind)
-    except msgspec.ValidationError:
-        raise LinkRefused("no such value, or no X25519 public key", "no-such-value") from None
 
 
 def _peer(connected: socket.socket) -> tuple[int, int]:
@@ -219,6 +258,14 @@ def _connected(directory: int) -> socket.socket:
 
 def _why(message: ToViewer) -> str:
     return message.reason if isinstance(message, Refused) else ""
+
+
+def _sound(question: A, why: str, name: str = "") -> A:
+    """The message, when the other end would take it: what is wrong with it would end the link."""
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(question), type=type(question))
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        raise LinkRefused(why, name) from None
 
 
 def _secret(directory: int) -> bytes:

@@ -6,7 +6,8 @@ it does not know; a worker's word is never trusted.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from itertools import accumulate, pairwise
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -16,6 +17,37 @@ from capkernel.wire.plan import CodeKey, Made, MaskSite
 # A body from the worker is decoded into Python objects in the kernel, which take far more room than its bytes. Outputs
 # are limited anyway; contents of files travel as the blob.
 MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
+
+# Of a displayed Classified: its handle, from which the kernel makes what clients get. It never leaves the kernel.
+HANDLE_MIME = "application/x-capkernel-handle"
+
+CommKind = Literal["comm_open", "comm_msg", "comm_close"]
+COMM_KINDS: Final = frozenset(get_args(CommKind))
+
+# ── both directions ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Comm(msgspec.Struct, tag="comm", frozen=True):
+    """A message of a comm, as Jupyter has it. Its binary buffers, of these lengths, are the frame's blob, one after the
+    other. To the worker it is a request: what it calls has run when Finished comes. `parent`: as in Execute."""
+
+    request: int
+    kind: CommKind
+    comm: str
+    data: Any = None
+    target: str = ""  # of comm_open
+    module: str | None = None  # of comm_open: where a front end loads the target from
+    metadata: dict[str, Any] = {}
+    buffers: tuple[int, ...] = ()
+    parent: str = ""
+
+    def parts(self, blob: bytes) -> list[bytes]:
+        """The buffers. Raises ValueError when the lengths are not those of the blob."""
+        if any(length < 0 for length in self.buffers) or sum(self.buffers) != len(blob):
+            raise ValueError("buffers that do not add up")
+        ends = list(accumulate(self.buffers, initial=0))
+        return [blob[start:end] for start, end in pairwise(ends)]
+
 
 # ── kernel → worker ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -33,7 +65,8 @@ class Timed(msgspec.Struct, frozen=True):
 
 class Execute(msgspec.Struct, tag="execute", frozen=True):
     """Run `text`, the very text that was checked. `raw` is what the person typed, kept for `In[n]` only. `names`: what
-    it means by names of local modules; with a `module` it is that module's text, and nobody typed it."""
+    it means by names of local modules; with a `module` it is that module's text, and nobody typed it. `parent`: the id
+    by which the client knows the request, when outputs may be active: widgets tell it to the page."""
 
     request: int
     cell: int
@@ -45,6 +78,7 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
     masks: tuple[MaskSite, ...] = ()
     names: LocalNames = NO_NAMES
     timed: tuple[Timed, ...] = ()
+    parent: str = ""
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):
@@ -101,7 +135,7 @@ class Shutdown(msgspec.Struct, tag="shutdown", frozen=True):
     pass
 
 
-ToWorker = Execute | Evaluate | Complete | Inspect | InputReply | CallResult | Shutdown
+ToWorker = Execute | Evaluate | Complete | Inspect | Comm | InputReply | CallResult | Shutdown
 
 # ── worker → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,10 +150,7 @@ class Published(msgspec.Struct, tag="published", frozen=True):
     """What IPython would have sent on iopub. The kernel's firewall decides what of it goes out."""
 
     request: int
-    kind: Literal[
-        "stream", "display_data", "update_display_data", "execute_result", "error", "clear_output",
-        "comm_open", "comm_msg", "comm_close",
-    ]  # fmt: skip
+    kind: Literal["stream", "display_data", "update_display_data", "execute_result", "error", "clear_output"]
     content: dict[str, Any]
     metadata: dict[str, Any] = {}
 
@@ -131,7 +162,7 @@ class InputRequest(msgspec.Struct, tag="input_request", frozen=True):
 
 
 class Finished(msgspec.Struct, tag="finished", frozen=True):
-    """The end of an Execute, Evaluate, Complete or Inspect: its reply content, and for a cell the names bound and
+    """The end of an Execute, Evaluate, Complete, Inspect or Comm: its reply content, and for a cell the names bound and
     deleted."""
 
     request: int
@@ -177,10 +208,13 @@ class FunctionRef(msgspec.Struct, frozen=True):
 
 
 class Classify(msgspec.Struct, tag="classify", frozen=True):
-    """Take the plain value in the blob (`wire.values`) under `new`. No answer, as for every Classified operation."""
+    """Take the plain value in the blob (`wire.values`) under `new`. No answer, as for every Classified operation.
+    `mask`, here and below: the static type that the worker found; it counts only when the checker gave it to the cell.
+    """
 
     new: str
     label: str = ""
+    mask: str = ""
 
 
 class MapClassified(msgspec.Struct, tag="map", frozen=True):
@@ -190,12 +224,14 @@ class MapClassified(msgspec.Struct, tag="map", frozen=True):
     source: str
     function: FunctionRef
     flat: bool = False
+    mask: str = ""
 
 
 class ZipClassified(msgspec.Struct, tag="zip", frozen=True):
     new: str
     left: str
     right: str
+    mask: str = ""
 
 
 class MaskShown(msgspec.Struct, tag="mask_shown", frozen=True):
@@ -204,4 +240,6 @@ class MaskShown(msgspec.Struct, tag="mask_shown", frozen=True):
     handle: str
 
 
-FromWorker = Ready | Published | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified | MaskShown
+FromWorker = (
+    Ready | Published | Comm | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified | MaskShown
+)

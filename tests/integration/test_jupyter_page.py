@@ -21,7 +21,7 @@ from memory import count_in_memory, readable
 from page_client import Browser, Key, printed_code, run_cell
 
 from capkernel.vault.seal import unseal
-from capkernel.viewer import sessions
+from capkernel.viewer import frame, sessions
 from capkernel.viewer.link import Link
 
 pytestmark = pytest.mark.timeout(300)
@@ -349,6 +349,15 @@ def test_a_value_of_a_high_origin_is_shown_after_pairing_only(server: Server, se
     program.http.cookies.set(name, value, path=f"{server.base}capkernel")
     assert refused(program.ask("reveal", asked(session, session.high))) == (428, "pairing-needed")
     assert code not in re.sub(r"pairing code: .*", "", server.log.read_text())
+
+
+def test_the_frame_is_the_same_for_all_and_for_those_who_logged_in(server: Server, browser: Browser) -> None:
+    found = browser.http.get(f"{server.base}capkernel/frame")
+    document, headers = frame.document()
+    assert found.content == document
+    assert found.headers["content-security-policy"] == headers["Content-Security-Policy"]
+    stranger = Browser(server.port, server.base, log_in=False)
+    assert refused(stranger.http.get(f"{server.base}capkernel/frame")) == (403, "not-this-page")
 
 
 @pytest.mark.parametrize("headers", [{"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Site": "cross-site"}])

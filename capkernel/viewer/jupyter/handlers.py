@@ -23,6 +23,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 from tornado.httputil import HTTPServerRequest
 
+from capkernel.viewer import frame
 from capkernel.viewer.jupyter import own_page, pair_page
 from capkernel.viewer.jupyter.kernels import NoKernel, NoPage, launched, open_link
 from capkernel.viewer.jupyter.pairing import NotPaired, Pairing
@@ -299,4 +300,14 @@ class Pair(_Handler):
         self.say({"paired": True})
 
 
-ROUTES: Final = {"state": State, "about": About, "reveal": Reveal, "pair": Pair}
+class Frame(_Handler):
+    """The document in which the card shows a value."""
+
+    async def show(self) -> None:
+        document, headers = frame.document()
+        for name, value in headers.items():
+            self.set_header(name, value)
+        self.finish(document)
+
+
+ROUTES: Final = {"frame": Frame, "state": State, "about": About, "reveal": Reveal, "pair": Pair}

@@ -331,6 +331,17 @@ def test_the_policy_can_want_pairing_for_every_value(tmp_path: Path, as_launcher
     serving(tmp_path, as_launcher, look, "[viewer]\npairing = true")
 
 
+def test_active_outputs_switch_it_off(tmp_path: Path, as_launcher: Launcher) -> None:
+    def look(session: Session) -> None:
+        with session.card(SECRET) as link:
+            assert "output.active" in link.page().off
+            assert refusal(link, HANDLE, paired=True) == "reveal-off"
+        with Link.open(str(session.runtime), "page") as link:
+            assert link.reveal(HANDLE, KEY) == b"sealed", "the person's own viewer is no part of that page"
+
+    assert len(serving(tmp_path, as_launcher, look, "[output]\nactive = true").vault.asked) == 1
+
+
 def test_unknown_values_are_named_so(tmp_path: Path, as_launcher: Launcher) -> None:
     def look(session: Session) -> None:
         with session.card(SECRET) as link:
