@@ -209,6 +209,11 @@ class Broker:
                 _end(self._table.revoke_scope(effect.handle))
                 return CallResult(message.call), b""
             cell = self._cell
+            if cell is None and isinstance(effect, OpenScope):
+                raise denied(
+                    "no cell is running, and a callback, a thread or a task between cells is granted nothing: ask in a "
+                    "cell, and let the callback use the plain data"
+                )
             if cell is None:
                 raise revoked("no cell is running, so this")
             if cell.waiting >= MAX_WAITING:

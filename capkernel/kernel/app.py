@@ -47,7 +47,9 @@ def main() -> None:
     os.set_inheritable(arguments.lock, False)
     _close_to_others()
     from capkernel.kernel.assemble import Assembly
+    from capkernel.kernel.launcher import Launcher
 
+    launcher = Launcher.received(arguments.viewer_secret)
     try:
         assembly = Assembly.read(
             base=arguments.base, runtime=arguments.runtime, policy=arguments.policy, profile=arguments.profile,
@@ -55,6 +57,7 @@ def main() -> None:
                 *((place, "Jupyter's or IPython's own configuration") for place in arguments.exclude),
                 (arguments.connection_file, "the connection file of the session"),
             ],
+            launcher=launcher,
         )  # fmt: skip
         settings = assembly.settings()
     except Exception as problem:
@@ -76,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runtime", required=True, help="the session's own directory")
     parser.add_argument("--lock", type=int, required=True, help="the descriptor that holds its lock")
     parser.add_argument("--policy")
+    parser.add_argument("--viewer-secret", type=int, help="the pipe that the launcher's viewer secret is in")
     parser.add_argument("--exclude", action="append", default=[], help="a directory that no grant reaches")
     parser.add_argument("--profile", choices=("strict", "standard", "relaxed"))
     return parser.parse_args()

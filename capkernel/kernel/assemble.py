@@ -20,10 +20,12 @@ from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
 from capkernel.kernel.classified_bundle import ClassifiedBundles
+from capkernel.kernel.launcher import Launcher
 from capkernel.kernel.memory_root import MemoryRoot
+from capkernel.kernel.page_reveal import PageReveal
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Recorder
-from capkernel.kernel.settings import Settings
+from capkernel.kernel.settings import ACTIVE_OUTPUTS, Settings
 from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
 from capkernel.kernel.worker_spawn import WorkerSpawner, memory_limit
@@ -48,6 +50,7 @@ class Assembly:
     notices: tuple[str, ...] = ()
     session: str = field(default_factory=lambda: uuid.uuid4().hex)  # in the audit and the records
     excluded: tuple[tuple[str, str], ...] = ()  # path and what it is, beyond what this process sees by itself
+    launcher: Launcher | None = None  # a Jupyter server that can show values in its page
     news: list[str] = field(default_factory=list)  # lines for the person, told with the next cell
     _lost: Callable[[str], None] = field(default=lambda _why: None)
     _progress: Callable[[str], None] = field(default=lambda _line: None)
@@ -61,6 +64,7 @@ class Assembly:
         policy: str | None,
         profile: str | None,
         excluded: Iterable[tuple[str, str]] = (),
+        launcher: Launcher | None = None,
     ) -> Assembly:
         """Read the policy. Raises PolicyError; a launcher's profile may only be stricter than the policy's."""
         resolved = resolve_ambient(base, policy)
@@ -75,13 +79,15 @@ class Assembly:
             )
         places = [*excluded, *((str(file), "a policy file") for file in resolved.files)]
         places += [(runtime, "the runtime directory"), (runtime_dir.parent_directory(), "the runtime directory")]
-        return cls(said, Path(base), Path(runtime), notices, excluded=tuple(places))
+        return cls(said, Path(base), Path(runtime), notices, excluded=tuple(places), launcher=launcher)
 
     def settings(self) -> Settings:
         """What the kernel itself needs to know. Raises RecordsUnavailable."""
         notices = [*([self.policy.notice] if self.policy.notice else []), *self.notices]
         if self._minimum() is Level.NONE:
             notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
+        if self.policy.output.active:
+            notices.append(ACTIVE_OUTPUTS)
         limits = self.policy.limits
         later = (font_cache.build,) if font_cache.missing() else ()
         records = self.policy.records
@@ -89,6 +95,7 @@ class Assembly:
         return Settings(
             limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder,
             cell_memory_mb=limits.cell_memory_mb, profile=self.policy.profile,
+            active_outputs=self.policy.output.active,
         )  # fmt: skip
 
     def parts(self) -> Parts:
@@ -121,7 +128,7 @@ class Assembly:
             vault=vault,
             minimum=self._minimum(),
             listen=self._listen,
-            view=ViewServer(self.runtime, self.base, broker, vault, audit),
+            view=ViewServer(self.runtime, self.base, broker, vault, audit, page=PageReveal(self.launcher, self.policy)),
             classified=ClassifiedBundles(broker.ledger, vault.origins),
         )
 

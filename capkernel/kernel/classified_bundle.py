@@ -18,9 +18,7 @@ from capkernel.wire.shown_text import visible
 MIME_TYPE: Final = "application/vnd.capkernel.classified+json"
 VERSION: Final = 1
 _ORIGINS: Final = 5
-_HINT: Final = (
-    "hidden: revealed in JupyterLab while the kernel runs, or by <code>capkernel view</code>"
-)
+_HINT: Final = "hidden: revealed in JupyterLab while the kernel runs, or by <code>capkernel view</code>"
 
 Bundles = Callable[[str], dict[str, Any] | None]
 

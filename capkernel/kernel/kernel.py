@@ -1,6 +1,7 @@
 """The Jupyter kernel: a closed list of requests, each answered from here; cells go through the pipeline.
 
-Rule 1: a request type that is not in the list is refused. No comm, no debugger, no subshell reaches anything.
+Rule 1: a request type that is not in the list is refused. No debugger, no subshell reaches anything; a comm message
+does only with active outputs (`output.active`).
 Rule 2: everything that goes out on iopub for a cell passed the firewall, or was made by the kernel.
 Rule 3: the event loop never waits for the worker, the person or the disk.
 """
@@ -26,17 +27,20 @@ from zmq.eventloop.zmqstream import ZMQStream
 
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
+from capkernel.kernel.comms import Comms
 from capkernel.kernel.firewall import CellOutput, Output, stream
 from capkernel.kernel.own_requests import CHECK, STATE, OwnRequests
 from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
 from capkernel.kernel.requests import ON_CONTROL, Requests, error
+from capkernel.kernel.settings import ACTIVE_OUTPUTS
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
-from capkernel.wire.worker import InputReply, InputRequest, Published
+from capkernel.wire.worker import COMM_KINDS, Comm, InputReply, InputRequest, Published
 
 _REQUESTS_KEPT = 1000
+_COMM_REQUESTS_KEPT = 200  # a slider that is dragged sends hundreds
 _EXPRESSIONS = 32  # of one cell
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
@@ -78,12 +82,19 @@ class CapKernel(Kernel):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         own = {CHECK: self.check_request, STATE: self.state_request}
+        if self.settings.active_outputs:
+            own |= dict.fromkeys(COMM_KINDS, self.comm_message)
         self.shell_handlers = self._shell_requests = Requests(self.shell_handlers | own, self._answer)
         control = {kind: handler for kind, handler in self.control_handlers.items() if kind in ON_CONTROL}
         control[STATE] = self.state_request_aside
         self.control_handlers = Requests(control, self._answer)
+        self._comms = Comms()
+        if self.settings.active_outputs:
+            self.banner = f"{self.banner}\n{ACTIVE_OUTPUTS}"
         self._supervisor: Supervisor = self.supervisor
-        self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
+        self._supervisor.attach(
+            Sinks(self._published, self._commed, self._printed, self._asked, self._worker_ended),
+        )
         self._texts = CellTexts()
         self._numbers = itertools.count(1)
         self._pipeline = Pipeline(
@@ -97,6 +108,7 @@ class CapKernel(Kernel):
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)
         self._own = OwnRequests(self._supervisor, self._pipeline, self._texts, self._unnumbered)
         self._requests: OrderedDict[int, _Request] = OrderedDict()
+        self._comm_requests: OrderedDict[int, _Request] = OrderedDict()
         self._arrivals = itertools.count(1)
         self._arrived = 0
         self._abort_through = 0
@@ -225,13 +237,42 @@ class CapKernel(Kernel):
         count = self.execution_count
         cell = CellRun(
             request, number, count, code, silent, store_history, allow_stdin,
-            CellOutput(count, self.settings.output_bytes, self._supervisor.classified),
-            lambda output: self._publish(output, parent, cell),
+            self._new_output(count), lambda output: self._publish(output, parent, cell),
+            known_as=parent["header"]["msg_id"] if self.settings.active_outputs else "",
         )  # fmt: skip
         self._requests[request] = _Request(parent, ident, cell)
         while len(self._requests) > _REQUESTS_KEPT:
             self._requests.popitem(last=False)
         return cell
+
+    def _new_output(self, count: int) -> CellOutput:
+        return CellOutput(
+            count, self.settings.output_bytes, active=self.settings.active_outputs,
+            classified=self._supervisor.classified,
+        )  # fmt: skip
+
+    async def comm_message(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:  # noqa: ARG002
+        """A widget's message. It waits for the cell that runs, as in ipykernel; what it calls has no authority."""
+        request = next(self._numbers)
+        made = self._comms.from_client(
+            request, parent["header"], parent.get("content"), parent.get("metadata"), parent.get("buffers")
+        )
+        if made is None:
+            return
+        count = self.execution_count
+        callback = CellRun(
+            request, next(self._unnumbered), count, "", False, False, False,
+            self._new_output(count), lambda output: self._publish(output, parent, callback),
+        )  # fmt: skip
+        self._comm_requests[request] = _Request(parent, ident, callback)
+        while len(self._comm_requests) > _COMM_REQUESTS_KEPT:
+            self._comm_requests.popitem(last=False)
+        await self._pipeline.deliver(callback, *made)
+        callback.output.finish()
+
+    async def comm_info_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        content = {"status": "ok", "comms": self._comms.info(parent["content"].get("target_name"))}
+        self._answer(stream, ident, parent, "comm_info_request", content)
 
     def _reply_execute(
         self, stream: Any, ident: Any, parent: dict[str, Any], reply: dict[str, Any], own: dict[str, Any] | None = None
@@ -288,7 +329,8 @@ class CapKernel(Kernel):
         self._answer(stream, ident, parent, STATE, await asyncio.wrap_future(found))
 
     async def _state(self) -> dict[str, Any]:
-        return await self._own.state(self.execution_count, profile=self.settings.profile)
+        settings = self.settings
+        return await self._own.state(self.execution_count, profile=settings.profile, active=settings.active_outputs)
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         status, indent = self._texts.completeness(code) if _is_text(code) else ("invalid", None)
@@ -358,17 +400,41 @@ class CapKernel(Kernel):
 
     # ── outputs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _handed(self, number: int) -> _Request | None:
+        request = self._requests.get(number) or self._comm_requests.get(number)
+        return request if request is not None and request.cell is not None and request.cell.handed else None
+
     def _published(self, message: Published) -> None:
-        request = self._requests.get(message.request)
-        if request is None or request.cell is None or not request.cell.handed:
+        request = self._handed(message.request)
+        if request is None or request.cell is None:
             return
         for output in request.cell.output.passed(message):
             self._publish(output, request.parent, request.cell)
 
+    def _commed(self, message: Comm, blob: bytes) -> None:
+        request = self._handed(message.request)
+        if not self.settings.active_outputs or request is None or request.cell is None:
+            return
+        output = self._comms.from_worker(message, blob)
+        if output is None:
+            return
+        passed = request.cell.output.counted(output)
+        if output in passed or output.kind == "comm_close":
+            self._comms.sent(output)
+        for one in passed:
+            self._publish(one, request.parent, request.cell)
+
+    def _worker_ended(self) -> None:
+        for comm in self._comms.clear():
+            content = {"comm_id": comm, "data": {}}
+            self.session.send(self.iopub_socket, "comm_close", content, parent={}, ident=self._topic("comm_close"))
+
     def _printed(self, name: str, text: str) -> None:
+        running = self._pipeline.running
+        callback = None if running is None else self._comm_requests.get(running.request)
         # A cell that is being judged, or was refused, shows nothing of the worker.
         handed = (found for found in reversed(self._requests.values()) if found.cell is not None and found.cell.handed)
-        request = next(handed, None)
+        request = callback or next(handed, None)
         if request is None or request.cell is None:
             return  # before the first cell: kept by the worker's handle, to explain a failed start
         for output in request.cell.output.counted(stream(name, text)):
@@ -380,9 +446,10 @@ class CapKernel(Kernel):
         if self.settings.recorder is not None:
             cell.transcript.add(output)
         out = with_authority(output, cell.authority)
+        metadata = message_metadata(cell.authority) if out.metadata is None else out.metadata
         self.session.send(
-            self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),
-            metadata=message_metadata(cell.authority),
+            self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind), metadata=metadata,
+            buffers=out.buffers or None,
         )  # fmt: skip
 
     def _tell_notices(self, cell: CellRun) -> None:

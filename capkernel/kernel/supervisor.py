@@ -19,7 +19,7 @@ from capkernel.kernel.classified_bundle import Bundles
 from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
-from capkernel.wire.worker import InputRequest, Published
+from capkernel.wire.worker import Comm, InputRequest, Published
 
 _NAMES_SHOWN = 20
 _DEATHS_IN_A_ROW = 3
@@ -49,11 +49,13 @@ class Parts:
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where a worker's outputs and questions go."""
+    """Where a worker's outputs, comm messages and questions go, and who is told that a worker has ended."""
 
     published: Callable[[Published], None]
+    comm: Callable[[Comm, bytes], None]
     printed: Callable[[str, str], None]
     asked: Callable[[InputRequest], None]
+    ended: Callable[[], None]
 
 
 class Supervisor:
@@ -61,11 +63,12 @@ class Supervisor:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._sinks = Sinks(lambda _: None, lambda *_: None, lambda _: None)
+        self._sinks = Sinks(lambda _: None, lambda *_: None, lambda *_: None, lambda _: None, lambda: None)
         self.broker = parts.broker
         self.classified = parts.classified
         self._handlers = Handlers(
             published=lambda message: self._sinks.published(message),
+            comm=lambda message, blob: self._sinks.comm(message, blob),
             printed=lambda name, text: self._sinks.printed(name, text),
             asked=lambda request: self._sinks.asked(request),
             call=parts.broker.call,
@@ -280,6 +283,7 @@ class Supervisor:
         self.epoch += 1
         self._worker_loss = f"the worker process ended between cells: {worker.obituary()}"
         self._parts.broker.close_cell()
+        self._sinks.ended()
         if self._starting is not None and self._starting.done():
             self._restart_soon()
 

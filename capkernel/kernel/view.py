@@ -1,7 +1,9 @@
 """The person's way into a session: a Unix socket that answers the viewer and nobody else.
 
 Rule 1: the socket and the viewer secret are files of mode 0600 in the session's own directory (0700). A peer must be a
-process of the same user (SO_PEERCRED) and prove, for a fresh challenge, that it could read the secret.
+process of the same user (SO_PEERCRED) and prove, for a fresh challenge, that it could read the secret. A card, the
+Jupyter server's page, must be the process that launched us and prove the secret it handed over (`kernel.launcher`);
+each kind of viewer has its own requests, and a proof for one is none for the other.
 Rule 2: what is answered comes from the broker's own records, or is sealed by the vault to the viewer's key: this
 process never holds a value that it passes on.
 Rule 3: a reveal is in the audit before it is asked of the vault; when it cannot be written, nothing is revealed.
@@ -25,17 +27,23 @@ import msgspec
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.ledger import MAX_TEXT, Ledger, Origin
+from capkernel.kernel.page_reveal import NO_PAGE, PageReveal
 from capkernel.vault.client import VaultFailed
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
 from capkernel.wire.view import (
+    CARD,
     MAX_BODY_FROM_VIEWER,
     SECRET_BYTES,
     SECRET_NAME,
     SOCKET_NAME,
     VERSION,
+    About,
+    AskAbout,
     AskAudit,
     AskAuthority,
+    AskForPage,
+    AskPage,
     AskValue,
     AuditLines,
     Authority,
@@ -43,6 +51,7 @@ from capkernel.wire.view import (
     FromViewer,
     ListValues,
     Open,
+    Page,
     Refused,
     SealedValue,
     ToViewer,
@@ -59,6 +68,7 @@ IDLE_SECONDS = 600.0
 SEND_SECONDS = 30.0
 REVEAL_SECONDS = 60.0
 _CREDENTIALS = struct.Struct("3i")
+_NOT_PROVED = "this is not the session's viewer secret"
 
 
 class BrokerView(Protocol):
@@ -86,15 +96,17 @@ class ViewServer:
         audit: AuditLog,
         *,
         user: int | None = None,
+        page: PageReveal = NO_PAGE,
     ) -> None:
         """runtime: the session's own directory, mode 0700. directory: the notebook's. user: whose processes may
-        connect, by default ours."""
+        connect, by default ours. page: whether and how a Jupyter server may show values."""
         self._runtime = runtime
         self._directory = str(directory)
         self._broker = broker
         self._vault = vault
         self._audit = audit
         self._user = os.getuid() if user is None else user
+        self._page = page
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._started = time.time()
         self._server: asyncio.Server | None = None
@@ -146,13 +158,37 @@ class ViewServer:
     def allowed(self, user: int) -> bool:
         return user == self._user
 
-    def proved(self, given: bytes, challenge: bytes) -> bool:
-        return hmac.compare_digest(given, proof(self._secret, challenge))
+    def refusal(self, opening: FromViewer, challenge: bytes, process: int) -> str:
+        """Why this peer is not let in, "" when it is."""
+        if not isinstance(opening, Open):
+            return _NOT_PROVED
+        if opening.viewer == CARD:
+            return self._page.refusal(opening.proof, challenge, process)
+        right = hmac.compare_digest(opening.proof, proof(self._secret, challenge, opening.viewer))
+        return "" if right else _NOT_PROVED
 
     def welcome(self) -> Welcome:
         return Welcome(self._audit.session, self._directory, os.getpid(), self._started)
 
-    async def answer(self, message: ListValues | AskValue | AskAudit | AskAuthority, who: str) -> ToViewer:
+    async def answer_card(self, message: FromViewer, who: str) -> ToViewer:
+        """What a card may ask, and nothing else."""
+        match message:
+            case AskPage():
+                return Page(message.request, self._page.off, self._page.pairing)
+            case AskAbout():
+                known = self._broker.ledger.get(message.handle)
+                if known is None:
+                    return _unknown(message.request)
+                return About(message.request, self._line(known), self._is_high(message.handle))
+            case AskForPage():
+                if self._broker.ledger.get(message.handle) is None:
+                    return _unknown(message.request)
+                refused = self._page.refused(message, high=self._is_high(message.handle))
+                return refused or await self._reveal(AskValue(message.request, message.handle, message.key), who)
+        return Refused(getattr(message, "request", 0), "a page may not ask this")
+
+    async def answer(self, message: FromViewer, who: str) -> ToViewer:
+        """What the person's own programs may ask."""
         match message:
             case ListValues():
                 newest = self._broker.ledger.newest(message.count)
@@ -163,11 +199,15 @@ class ViewServer:
                 return AuditLines(message.request, tuple(self._audit.recent(message.count)))
             case AskAuthority():
                 return Authority(message.request, *self._broker.live())
+        return Refused(getattr(message, "request", 0), "only the page of a Jupyter server asks this")
+
+    def _is_high(self, handle: str) -> bool:
+        return self._page.is_high(self._vault.origins(handle))
 
     async def _reveal(self, message: AskValue, who: str) -> ToViewer:
         known = self._broker.ledger.get(message.handle)
         if known is None:
-            return Refused(message.request, "this session has no such value, or has made too many since")
+            return _unknown(message.request)
         try:
             self._audit.record(
                 "classified.reveal", "allowed", cell=known.cell, path=message.handle, reason=who, who="person"
@@ -215,15 +255,17 @@ class _Link:
         challenge = secrets.token_bytes(32)
         await self._send(Challenge(VERSION, challenge))
         opening = await asyncio.wait_for(self._next(), OPEN_SECONDS)
-        if not isinstance(opening, Open) or not self._server.proved(opening.proof, challenge):
-            await self._send(Refused(0, "this is not the session's viewer secret"))
+        refused = self._server.refusal(opening, challenge, process)
+        if refused or not isinstance(opening, Open):
+            await self._send(Refused(0, refused))
             return
+        answer = self._server.answer_card if opening.viewer == CARD else self._server.answer
         await self._send(self._server.welcome())
         while True:
             message = await asyncio.wait_for(self._next(), IDLE_SECONDS)
             if isinstance(message, Open):
                 return
-            await self._send(await self._server.answer(message, f"{opening.viewer}, process {process}"))
+            await self._send(await answer(message, f"{opening.viewer}, process {process}"))
 
     async def _next(self) -> FromViewer:
         while not self._waiting:
@@ -237,6 +279,10 @@ class _Link:
     async def _send(self, message: msgspec.Struct) -> None:
         self._writer.write(encode(message))
         await asyncio.wait_for(self._writer.drain(), SEND_SECONDS)
+
+
+def _unknown(request: int) -> Refused:
+    return Refused(request, "this session has no such value, or has made too many since", "no-such-value")
 
 
 def _write_secret(directory: int, secret: bytes) -> None:

@@ -27,6 +27,7 @@ from capkernel.wire.worker import (
     Call,
     CallResult,
     Classify,
+    Comm,
     Complete,
     Evaluate,
     Execute,
@@ -91,6 +92,7 @@ class Handlers:
     """Where a worker's messages go. All are called on the event loop."""
 
     published: Callable[[Published], None]
+    comm: Callable[[Comm, bytes], None]
     printed: Callable[[str, str], None]  # stream name, text that came through a pipe
     asked: Callable[[InputRequest], None]
     call: Callable[[Call, bytes], Awaitable[tuple[CallResult, bytes]]]
@@ -146,15 +148,17 @@ class WorkerProcess(asyncio.Protocol):
         self.fit = True
         return report
 
-    def request(self, message: Execute | Evaluate | Complete | Inspect) -> asyncio.Future[Finished]:
-        """Send a request; the future is its end, or WorkerDied."""
+    def request(
+        self, message: Execute | Evaluate | Complete | Inspect | Comm, blob: bytes = b""
+    ) -> asyncio.Future[Finished]:
+        """Send a request; the future is its end, or WorkerDied. Raises LocalProtocolError when it is too large."""
         future: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         if self.ended:
             future.set_exception(WorkerDied(self.obituary()))
             return future
         if isinstance(message, Execute):
             self._words = ""
-        self._send(message)
+        self._send(message, blob)
         self._waiting[message.request] = future
         return future
 
@@ -229,6 +233,8 @@ class WorkerProcess(asyncio.Protocol):
         match message:
             case Published():
                 self._handlers.published(message)
+            case Comm():
+                self._handlers.comm(message, blob)
             case Finished():
                 future = self._waiting.pop(message.request, None)
                 if future is not None and not future.done():

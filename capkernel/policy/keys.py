@@ -131,6 +131,28 @@ KEYS: Final[dict[str, Key]] = {
             "there, and the session says why.",
             "trusted files; never an untrusted one",
         ),
+        Key(
+            "output.active",
+            "true or false",
+            "Whether outputs may act in the page that shows them: scripts, SVG, plotly, ipywidgets and anywidget, with "
+            "their messages in both directions. A script in an output acts as you: it can use your Jupyter login. "
+            "Secrets are then shown outside of that page only, and every session says so.",
+            _NARROWER + "switches it off",
+        ),
+        Key(
+            "viewer.pairing",
+            "true or false",
+            "Whether values are shown in a Jupyter page only after you typed the code that the Jupyter server printed "
+            "where it was started.",
+            _NARROWER + "switches it on",
+        ),
+        Key(
+            "viewer.high",
+            "list of patterns in gitignore syntax",
+            "Origins whose values are always shown in a Jupyter page only after pairing: paths of files, read as in "
+            "files.classified, or other origins as the card shows them.",
+            _NARROWER + "makes all values need pairing",
+        ),
     )
 }
 
@@ -197,4 +219,11 @@ classified = [
 [output]
 # A file outside of this directory that gets, in clear text, what cells show of secrets. Without it: no such file.
 #secure_file = ""
+# Widgets, plotly and other outputs with scripts. A script in an output acts as you in your Jupyter page.
+#active = false
+
+[viewer]
+# Show secrets in a Jupyter page only after a pairing code: all of them, or those from some places ("secrets/prod/").
+#pairing = false
+#high = []
 """

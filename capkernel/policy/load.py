@@ -28,7 +28,7 @@ import msgspec
 
 from capkernel.policy.defaults import PROTECTED
 from capkernel.policy.errors import PolicyError
-from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Records, Sandbox, expand_home
+from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Records, Sandbox, Viewer, expand_home
 from capkernel.policy.patterns import problem_with
 
 FILE_NAMES: Final = ("capkernel.toml", "capkernel.json")
@@ -37,6 +37,7 @@ MAX_PROBLEMS: Final = 20
 """Most that is told of one file, or of one list in it: finding a line costs a walk through the text."""
 _SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "files": Files, "limits": Limits, "sandbox": Sandbox, "records": Records, "output": Output,
+    "viewer": Viewer,
 }  # fmt: skip
 _AT = re.compile(r"\(at line (\d+), column \d+\)")
 _FIELD = re.compile(r" - at `\$([^`]*)`")
@@ -89,7 +90,7 @@ def policy_from(parsed: Parsed) -> Policy:
         notice = f"the policy {file.name} lists no roots: add files.roots"
     return Policy(
         said.profile, files, said.limits, said.sandbox, file.parent, file, notice,
-        records=said.records, output=said.output,
+        records=said.records, output=said.output, viewer=said.viewer,
     )  # fmt: skip
 
 
@@ -125,9 +126,9 @@ def parse(source: Source) -> Parsed:
         problems.append(wrong)
     if bad:
         # Of a list of secrets the sound patterns stay: a slip in one must not uncover what the others name.
-        kept = tuple(pattern for pattern in said.files.classified if problem_with(pattern) is None)
-        sound = {key: kept if key == "files.classified" else value for key, value in sound.items()
-                 if key not in bad or key == "files.classified"}  # fmt: skip
+        kept = {key: tuple(pattern for pattern in patterns if problem_with(pattern) is None)
+                for key, patterns in _pattern_lists(said) if key in sound}  # fmt: skip
+        sound = {key: kept.get(key, value) for key, value in sound.items() if key not in bad or key in kept}
         said = _assemble(sound)
     return Parsed(file, said, frozenset(sound), tuple(problems), text)
 
@@ -299,10 +300,10 @@ def _wrong_value(file: Path, text: str, keys: tuple[str, ...], problem: str) -> 
 
 def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str, PolicyError]]:
     """What is of the right type and wrong nevertheless: dotted key and problem."""
-    key = "files.classified"
-    for pattern, problem in islice(_bad_patterns(said), MAX_PROBLEMS):
-        line = _line_of(text, ("files", "classified"), pattern)
-        yield key, PolicyError(file, line, f"{key}: {pattern!r}: {problem}")
+    for key, patterns in _pattern_lists(said):
+        for pattern, problem in islice(_bad_patterns(patterns), MAX_PROBLEMS):
+            line = _line_of(text, tuple(key.split(".")), pattern)
+            yield key, PolicyError(file, line, f"{key}: {pattern!r}: {problem}")
     key = "files.unprotect"
     for entry in islice((entry for entry in said.files.unprotect if entry not in PROTECTED), MAX_PROBLEMS):
         close = difflib.get_close_matches(entry, PROTECTED, n=1, cutoff=0.5)
@@ -322,8 +323,12 @@ def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str
         yield key, PolicyError(file, line, f"{key}: the path of a file, such as '~/capkernel-secrets.txt'")
 
 
-def _bad_patterns(said: PolicyFile) -> Iterator[tuple[str, str]]:
-    for pattern in said.files.classified:
+def _pattern_lists(said: PolicyFile) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return ("files.classified", said.files.classified), ("viewer.high", said.viewer.high)
+
+
+def _bad_patterns(patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for pattern in patterns:
         problem = problem_with(pattern)
         if problem:
             yield pattern, problem

@@ -61,9 +61,19 @@ class Records(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[output]`. secure_file: where printed and displayed classified values also go, in clear text; "" for nowhere.
-    Relative to the policy file, or `~/`. Never taken from an untrusted file."""
+    Relative to the policy file, or `~/`. active: whether outputs may act in the person's page: scripts, widgets, SVG.
+    Neither is ever granted by an untrusted file."""
 
     secure_file: str = ""
+    active: bool = False
+
+
+class Viewer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[viewer]`. pairing: whether secrets are shown in a Jupyter page only after the person typed the code that the
+    server printed. high: origins, in gitignore syntax, for which that holds always."""
+
+    pairing: bool = False
+    high: tuple[str, ...] = ()
 
 
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +85,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: Sandbox = Sandbox()
     records: Records = Records()
     output: Output = Output()
+    viewer: Viewer = Viewer()
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,7 @@ class Policy:
     added: tuple[PatternList, ...] = ()
     records: Records = field(default_factory=Records)
     output: Output = field(default_factory=Output)
+    viewer: Viewer = field(default_factory=Viewer)
 
     def root_paths(self) -> tuple[Path, ...]:
         """The roots as absolute paths, links not resolved."""

@@ -87,10 +87,20 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         if said.files.hide_classified_names and not policy.files.hide_classified_names:
             return replace(policy, files=msgspec.structs.replace(policy.files, hide_classified_names=True))
         return policy.files.hide_classified_names and not said.files.hide_classified_names
+    if key == "output.active":
+        if policy.output.active and not said.output.active:
+            return replace(policy, output=msgspec.structs.replace(policy.output, active=False))
+        return said.output.active and not policy.output.active
     if key == "files.memory":
         return said.files.memory != policy.files.memory
     if key == "files.classified":
         return _patterns(policy, asked)
+    if key == "viewer.pairing" or (key == "viewer.high" and said.viewer.high):
+        # Where its patterns start is not ours to know: what an untrusted file calls high makes every value so.
+        if said.viewer.pairing or said.viewer.high:
+            viewer = msgspec.structs.replace(policy.viewer, pairing=True)
+            return policy.viewer.pairing or replace(policy, viewer=viewer)
+        return policy.viewer.pairing
     if key == "files.roots":
         return _roots(policy, asked)
     if key == "files.unprotect":

@@ -6,7 +6,8 @@ it does not know; a worker's word is never trusted.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from itertools import accumulate, pairwise
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -18,7 +19,35 @@ from capkernel.wire.plan import CodeKey, Made, MaskSite
 MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
 
 # Of a displayed Classified: its handle, from which the kernel makes what clients get. It never leaves the kernel.
-HANDLE_MIME = "application/x-capkernel-handle"
+HANDLE_MIME: Final = "application/vnd.capkernel.handle"
+
+CommKind = Literal["comm_open", "comm_msg", "comm_close"]
+COMM_KINDS: Final = frozenset(get_args(CommKind))
+
+# ── both directions ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Comm(msgspec.Struct, tag="comm", frozen=True):
+    """A message of a comm, as Jupyter has it. Its binary buffers, of these lengths, are the frame's blob, one after the
+    other. To the worker it is a request: what it calls has run when Finished comes. `parent`: as in Execute."""
+
+    request: int
+    kind: CommKind
+    comm: str
+    data: Any = None
+    target: str = ""  # of comm_open
+    module: str | None = None  # of comm_open: where a front end loads the target from
+    metadata: dict[str, Any] = {}
+    buffers: tuple[int, ...] = ()
+    parent: str = ""
+
+    def parts(self, blob: bytes) -> list[bytes]:
+        """The buffers. Raises ValueError when the lengths are not those of the blob."""
+        if any(length < 0 for length in self.buffers) or sum(self.buffers) != len(blob):
+            raise ValueError("buffers that do not add up")
+        ends = list(accumulate(self.buffers, initial=0))
+        return [blob[start:end] for start, end in pairwise(ends)]
+
 
 # ── kernel → worker ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -36,7 +65,8 @@ class Timed(msgspec.Struct, frozen=True):
 
 class Execute(msgspec.Struct, tag="execute", frozen=True):
     """Run `text`, the very text that was checked. `raw` is what the person typed, kept for `In[n]` only. `names`: what
-    it means by names of local modules; with a `module` it is that module's text, and nobody typed it."""
+    it means by names of local modules; with a `module` it is that module's text, and nobody typed it. `parent`: the id
+    by which the client knows the request, when outputs may be active: widgets tell it to the page."""
 
     request: int
     cell: int
@@ -48,6 +78,7 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
     masks: tuple[MaskSite, ...] = ()
     names: LocalNames = NO_NAMES
     timed: tuple[Timed, ...] = ()
+    parent: str = ""
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):
@@ -104,7 +135,7 @@ class Shutdown(msgspec.Struct, tag="shutdown", frozen=True):
     pass
 
 
-ToWorker = Execute | Evaluate | Complete | Inspect | InputReply | CallResult | Shutdown
+ToWorker = Execute | Evaluate | Complete | Inspect | Comm | InputReply | CallResult | Shutdown
 
 # ── worker → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,10 +150,7 @@ class Published(msgspec.Struct, tag="published", frozen=True):
     """What IPython would have sent on iopub. The kernel's firewall decides what of it goes out."""
 
     request: int
-    kind: Literal[
-        "stream", "display_data", "update_display_data", "execute_result", "error", "clear_output",
-        "comm_open", "comm_msg", "comm_close",
-    ]  # fmt: skip
+    kind: Literal["stream", "display_data", "update_display_data", "execute_result", "error", "clear_output"]
     content: dict[str, Any]
     metadata: dict[str, Any] = {}
 
@@ -134,7 +162,7 @@ class InputRequest(msgspec.Struct, tag="input_request", frozen=True):
 
 
 class Finished(msgspec.Struct, tag="finished", frozen=True):
-    """The end of an Execute, Evaluate, Complete or Inspect: its reply content, and for a cell the names bound and
+    """The end of an Execute, Evaluate, Complete, Inspect or Comm: its reply content, and for a cell the names bound and
     deleted."""
 
     request: int
@@ -212,4 +240,6 @@ class MaskShown(msgspec.Struct, tag="mask_shown", frozen=True):
     handle: str
 
 
-FromWorker = Ready | Published | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified | MaskShown
+FromWorker = (
+    Ready | Published | Comm | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified | MaskShown
+)

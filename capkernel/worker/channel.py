@@ -23,6 +23,7 @@ from capkernel.wire.worker import (
     Call,
     CallResult,
     CloseScope,
+    Comm,
     Complete,
     Evaluate,
     Execute,
@@ -38,7 +39,7 @@ from capkernel.worker.interrupts import Interrupts, block_in_this_thread
 
 _CHUNK = 256 * 1024
 
-Request = Execute | Evaluate | Complete | Inspect
+Request = Execute | Evaluate | Complete | Inspect | Comm
 
 
 class Channel:
@@ -52,7 +53,7 @@ class Channel:
         self._calls: dict[int, SimpleQueue[tuple[CallResult, bytes]]] = {}
         self._inputs: SimpleQueue[InputReply] = SimpleQueue()
 
-    def start(self, on_request: Callable[[Request], None]) -> None:
+    def start(self, on_request: Callable[[Request, bytes], None]) -> None:
         """Begin to read. `on_request` is called in the reading thread."""
         threading.Thread(target=self._read, args=(on_request,), name="kernel link", daemon=True).start()
 
@@ -91,7 +92,7 @@ class Channel:
                 raise EOFError("no answer: the front end gave none")
             return reply.value
 
-    def _read(self, on_request: Callable[[Request], None]) -> None:
+    def _read(self, on_request: Callable[[Request, bytes], None]) -> None:
         block_in_this_thread()
         reader: FrameReader[ToWorker] = FrameReader(ToWorker)
         try:
@@ -103,7 +104,7 @@ class Channel:
             pass
         os._exit(0)  # no kernel, no purpose; and nothing here is worth an orderly end
 
-    def _take(self, message: ToWorker, blob: bytes, on_request: Callable[[Request], None]) -> None:
+    def _take(self, message: ToWorker, blob: bytes, on_request: Callable[[Request, bytes], None]) -> None:
         match message:
             case CallResult():
                 box = self._calls.get(message.call)
@@ -113,8 +114,8 @@ class Channel:
                 self._inputs.put(message)
             case Shutdown():
                 os._exit(0)
-            case Execute() | Evaluate() | Complete() | Inspect():
-                on_request(message)
+            case Execute() | Evaluate() | Complete() | Inspect() | Comm():
+                on_request(message, blob)
 
 
 __all__ = ["Channel", "LocalProtocolError", "Request"]

@@ -195,7 +195,7 @@ def test_the_page_cannot_be_given_markup(page: Page) -> None:
 def test_every_kind_is_drawn(page: Page, session: Session) -> None:
     reveal(page, "pd.DataFrame")
     assert page.locator(".body table.data tbody tr").count() == 1
-    assert page.locator(".body table.data thead th").all_inner_texts() == ["", "c", "n"]
+    assert page.locator(".body table.data thead th").all_inner_texts() == ["c", "n"]
     assert reveal(page, "the cell calls it").strip() == "5"
     assert reveal(page, "10**9").strip() == "IndexError in cell 1, line 6"
     tree = reveal(page, "lambda t: {'k': [t, 1]}")

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
+from capkernel.kernel import cell_text
 from capkernel.kernel.cell_text import CellRefused, CellTexts
 from capkernel.wire.frames import encode
 from capkernel.wire.worker import Execute
@@ -98,6 +99,16 @@ LINES = st.sampled_from(
         "from __future__ import annotations",
         "from __future__ import barry_as_FLUFL",
         "# -*- coding: latin-1 -*-",
+        "y = x % 2",
+        "y = '%d' % x",
+        "y = x !=y",
+        "y = \\",
+        "z(a= %who)",
+        "  .head()",
+        "(x",
+        "  ,y)",
+        "Index = x",
+        "[inside, y]",
         "match x:",
         "    case 1: pass",
         "",
@@ -209,3 +220,26 @@ def test_enough_of_the_generated_cells_reach_the_comparison() -> None:
 
     count()
     assert reached > total * 0.15
+
+
+@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(raw=CELLS)
+def test_a_text_that_the_transformer_does_not_see_would_come_back_as_it_is(raw: str) -> None:
+    """The shortcut and the transformer, on the same texts."""
+    whole = raw if raw.endswith("\n") else raw + "\n"
+    if cell_text._MAY_CHANGE.search(whole):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            transformed = TransformerManager().transform_cell(raw)
+        except SyntaxError:
+            return  # such a text stays as it is either way
+    assert transformed == whole
+
+
+def test_the_shortcut_is_taken_for_ordinary_cells_and_not_for_ipython_syntax() -> None:
+    plain = "import a as b\nif x % 2 != 1:\n    y = (b\n         .c[0])\n\nf'{y:>3}'"
+    assert not cell_text._MAY_CHANGE.search(plain)
+    for raw in ("x?", "!ls", "a = !ls", "%who", "a = %who", "a = \\\n  %who", ",f a", "/f a", ">>> x", " x", "x\n \ny"):
+        assert cell_text._MAY_CHANGE.search(raw), raw

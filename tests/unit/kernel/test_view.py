@@ -162,7 +162,7 @@ def test_a_wrong_secret_and_a_recorded_proof_are_refused(tmp_path: Path) -> None
                 reader.feed(link.recv(65536))
                 ((challenge, _),) = reader.frames()
                 assert isinstance(challenge, Challenge)
-                recorded = encode(Open(proof(running.secret, challenge.challenge), "page"))
+                recorded = encode(Open(proof(running.secret, challenge.challenge, "page"), "page"))
                 link.sendall(recorded)
                 reader.feed(link.recv(65536))
                 ((welcome, _),) = reader.frames()

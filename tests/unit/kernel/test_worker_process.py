@@ -82,6 +82,7 @@ class Stage:
             Spawned(self.child, ours, out, err, lambda: problems or [], clean),
             Handlers(
                 published=self.seen.append,
+                comm=lambda message, blob: self.seen.append((message, blob)),
                 printed=lambda name, text: self.seen.append((name, text)),
                 asked=self.seen.append,
                 call=call,

@@ -76,6 +76,7 @@ def test_what_narrows_applies(tmp_path, text, key, narrower):
         ("[limits]\nchecker_seconds = 6000", "limits.checker_seconds"),
         ("[limits]\nmap_seconds = 6000", "limits.map_seconds"),
         ("[limits]\noutput_bytes = 100000000", "limits.output_bytes"),
+        ("[output]\nactive = true", "output.active"),
     ],
 )
 def test_what_widens_does_not(tmp_path, text, key):
@@ -98,11 +99,20 @@ def test_hidden_names_stay_hidden(tmp_path):
     assert after.refused == ("files.hide_classified_names", "files.memory")
 
 
+def test_active_outputs_can_only_be_switched_off(tmp_path):
+    before = policy(tmp_path, "[output]\nactive = true\n")
+    assert before.output.active
+    off = narrow(before, asks(tmp_path, "[output]\nactive = false\n"))
+    assert (off.policy.output.active, off.applied) == (False, ("output.active",))
+    same = narrow(before, asks(tmp_path, "[output]\nactive = true\n"))
+    assert (same.policy, same.applied, same.refused) == (before, (), ())
+
+
 def test_what_says_the_same_is_neither(tmp_path):
     before = default_policy(tmp_path)
     text = 'profile = "standard"\n[files]\nroots = ["."]\nclassified = []\nclassified_write = "new"\nunprotect = []\n'
     text += "hide_classified_names = false\nmemory = false\n"
-    text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n'
+    text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n[output]\nactive = false\n'
     after = narrow(before, asks(tmp_path, text))
     assert (after.policy, after.applied, after.refused) == (before, (), ())
 
