@@ -23,6 +23,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 from tornado.httputil import HTTPServerRequest
 
+from capkernel.viewer import frame
 from capkernel.viewer.jupyter import own_page, pair_page
 from capkernel.viewer.jupyter.kernels import NoKernel, NoPage, launched, open_link
 from capkernel.viewer.jupyter.pairing import NotPaired, Pairing
@@ -192,6 +193,16 @@ class _Handler(JupyterHandler):
         self.set_header("Referrer-Policy", "no-referrer")
 
 
+class Frame(_Handler):
+    """The document that the card shows a value in: the same for everybody."""
+
+    async def get(self) -> None:
+        body, headers = frame.document()
+        for name, value in headers.items():
+            self.set_header(name, value)
+        self.finish(body)
+
+
 class State(_Handler):
     async def post(self) -> None:
         kernel = self.asked(_Kernel).kernel
@@ -269,4 +280,4 @@ class Pair(_Handler):
         self.say({"paired": True})
 
 
-ROUTES: Final = {"state": State, "about": About, "reveal": Reveal, "pair": Pair}
+ROUTES: Final = {"frame": Frame, "state": State, "about": About, "reveal": Reveal, "pair": Pair}
