@@ -66,16 +66,18 @@ export function cardClass(Widget, server, kernels) {
       this._onVisible = () => { if (document.hidden) this.hideValue(); else if (this._pairing) this.look(); };
       this._onLeave = () => this.hideValue();
       this._onStatus = (/** @type {any} */ _, /** @type {string} */ status) => {
-        if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) this.gone(GONE);
+        if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) this.gone();
+        else if (status === "idle" && this._unanswered) this.look();
       };
       this._onKernel = () => { this.hideValue(); this.look(); };
       this._pairing = false;
-      this._unanswered = false;
+      this._unanswered = this._gone = false;
     }
 
     /** @param {any} model */
     async renderModel(model) {
       this.hideValue();
+      this._gone = false;
       const said = model.data[MIME] ?? {};
       this.handle = HANDLE.test(said.handle) ? said.handle : "";
       this._build();
@@ -177,16 +179,18 @@ export function cardClass(Widget, server, kernels) {
       this._name();
     }
 
-    /** @param {string} words */
-    gone(words) {
+    /** For good: a value does not come back. */
+    gone() {
       this._looking += 1;
-      this._pairing = false;
+      this._gone = true;
+      this._pairing = this._unanswered = false;
       this.hideValue();
-      this._offer(false, words);
+      this._offer(false, GONE);
     }
 
     /** Ask the server whether a value can be revealed here, and about this one. */
     async look() {
+      if (this._gone) return;
       const turn = ++this._looking;
       this._pairing = this._unanswered = false;
       const kernel = this._context?.session?.kernel?.id;
@@ -230,7 +234,7 @@ export function cardClass(Widget, server, kernels) {
       const kind = problem instanceof Refused ? problem.kind : "";
       const words = problem instanceof Refused ? problem.message : "";
       if (kind === "pairing-needed") this._pair();
-      else if (kind === "no-such-value" || kind === "kernel-gone") this.gone(GONE);
+      else if (kind === "no-such-value" || kind === "kernel-gone") this.gone();
       else if (kind === "reveal-off" || kind === "no-extension") this._offer(false, `${words} ${VIEW}`);
       else if (problem instanceof Refused) this._tell(words, true);
       else if (problem instanceof Error && problem.name === "NotSupportedError") this._offer(false, `This browser has no X25519 in WebCrypto: use a newer one. ${VIEW}`);
