@@ -20,7 +20,7 @@ from capkernel.wire.plan import CodeKey, Made, MaskSite
 MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
 
 # Of a displayed Classified: its handle, from which the kernel makes what clients get. It never leaves the kernel.
-HANDLE_MIME = "application/x-capkernel-handle"
+HANDLE_MIME: Final = "application/vnd.capkernel.handle"
 
 CommKind = Literal["comm_open", "comm_msg", "comm_close"]
 COMM_KINDS: Final = frozenset(get_args(CommKind))
