@@ -28,7 +28,7 @@ import platformdirs
 START: Final = "0" * 64
 MAX_TEXT: Final = 4096
 MAX_LINE: Final = 64 * 1024  # bytes; `record` writes less
-RECENT: Final = 200
+RECENT: Final = 1_000  # lines, kept for the person
 END: Final = "session.end"
 Ending = Literal["ended", "running", "missing"]
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -72,15 +72,21 @@ class AuditLog:
         self._number = 0
         self.head = START
         self._recent: deque[str] = deque(maxlen=RECENT)
+        self._person: deque[str] = deque(maxlen=RECENT)
 
     @property
     def session(self) -> str:
         return self._session
 
-    def recent(self, count: int) -> list[str]:
-        """The last lines of this session, at most RECENT, oldest first; kept here so that nobody has to read files."""
+    def recent(self, count: int, who: str = "", words: str = "") -> list[str]:
+        """The last lines of this session, oldest first; kept here so that nobody has to read files. At most RECENT are
+        kept, and as many of the person's own (who="person"). words: only lines in which each of them stands."""
+        wanted = words.lower().split()
         with self._lock:
-            return list(self._recent)[-count:] if count > 0 else []
+            lines = list(self._person if who == "person" else self._recent)
+        if wanted:
+            lines = [line for line in lines if all(word in line.lower() for word in wanted)]
+        return lines[-count:] if count > 0 else []
 
     @classmethod
     def open_ambient(cls, session: str, directory: Path | None = None) -> AuditLog:
@@ -140,6 +146,8 @@ class AuditLog:
                 raise AuditUnavailable("the audit is full, so no effect is allowed: free some space and restart")
             self._number += 1
             self._recent.append(line[:-1].decode("ascii"))
+            if who == "person":
+                self._person.append(self._recent[-1])
             self.head = hashlib.sha256(line[:-1]).hexdigest()
 
     def sync(self) -> None:

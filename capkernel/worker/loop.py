@@ -107,7 +107,9 @@ class Worker:
             case Evaluate():
                 return self._evaluate(request)
             case Complete():
-                return Finished(request.request, json_clean(self._kernel.do_complete(request.code, request.cursor)))
+                offered = self._kernel.do_complete(request.code, request.cursor)
+                keys = looking.keys_of(request.keys_of, self._kernel.shell.user_ns)
+                return Finished(request.request, json_clean({**offered, "keys": keys}))
             case Inspect():
                 if request.about:
                     text = looking.documentation(request.about)
