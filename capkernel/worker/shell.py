@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -95,9 +95,10 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
         compiler.cell = cell.cell
         compiler.forget_futures()
 
-    def _tee(self, channel: str) -> AbstractContextManager[None]:  # noqa: ARG002
+    @contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:  # noqa: ARG002
         """IPython would keep all that a cell prints, see `begin_cell`."""
-        return nullcontext()
+        yield
 
     reserve = Reserve()
 

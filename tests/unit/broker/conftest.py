@@ -45,6 +45,10 @@ class RecordingVault:
         self.gate: asyncio.Event | None = None  # every write waits for it
         self.slow: dict[str, float] = {}  # handle → seconds its value takes to be known
         self.full = False
+        self.drops: list[tuple[str, bool]] = []  # handle, whether it was shown
+
+    def drop(self, handles: tuple[str, ...], shown: tuple[bool, ...]) -> None:
+        self.drops += zip(handles, shown, strict=True)
 
     def put(self, handle: str, blob: bytes, origin: str, label: str) -> None:
         self._count()
