@@ -22,6 +22,7 @@ class WorkerSpawner:
 
     runtime: Path
     cell_memory_mb: int | None = None  # of all that cells allocate and leave
+    active_outputs: bool = False
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __call__(self) -> Spawned:
@@ -44,6 +45,7 @@ class WorkerSpawner:
                 interpreter_argv(
                     "capkernel.worker.main", "--fd", str(theirs.fileno()), "--profile", profile.to_json(),
                     "--inside", "bwrap" if wrapped else "plain",
+                    *(["--active-outputs"] if self.active_outputs else []),
                 ),
                 profile=profile, pass_fds=(theirs.fileno(),), env=environment(scratch, matplotlib), cwd=str(scratch),
                 stdout=out_child, stderr=err_child, use_bwrap=wrapped,

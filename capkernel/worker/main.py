@@ -22,16 +22,16 @@ def main() -> None:
         sys.stderr.write(f"capkernel worker: {problem}\n")
         sys.exit(3)
     sys.argv[:] = ["capkernel"]  # a cell that looks at the arguments learns nothing of this machine
-    serve(socket.socket(fileno=arguments.fd), report)
+    serve(socket.socket(fileno=arguments.fd), report, active_outputs=arguments.active_outputs)
 
 
-def serve(link: socket.socket, report: Report) -> None:
+def serve(link: socket.socket, report: Report, *, active_outputs: bool = False) -> None:
     """Be the worker behind `link` until the kernel goes. Never returns."""
     # debugpy would open sockets and threads; absent, ipykernel does without.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     from capkernel.worker.loop import run
 
-    run(link, report.to_json())
+    run(link, report.to_json(), active_outputs=active_outputs)
 
 
 def _arguments() -> argparse.Namespace:
@@ -39,6 +39,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--profile", required=True)
     parser.add_argument("--inside", choices=("plain", "bwrap"), default="plain")
+    parser.add_argument("--active-outputs", action="store_true", help="widgets work, so bars may be widgets")
     return parser.parse_args()
 
 
