@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from live_kernel import LiveKernel, live_kernel
-from person import allow, answering, deny, look, release, the_link, types
+from person import allow, answering, release, types
 
 POLICY = """
 [approvals]

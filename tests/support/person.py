@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-
 from capkernel.viewer import sessions
 from capkernel.viewer.approvals import opened_release, sealed_secret
 from capkernel.viewer.link import Link
