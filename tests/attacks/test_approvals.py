@@ -1,7 +1,7 @@
 """Attempts to answer in the person's place, to get at a value that was not released, and to make a question look like
 something else."""
 
-# ruff: noqa: E501  (a cell of text is easier to read as it is)
+
 from __future__ import annotations
 
 import json

@@ -52,6 +52,8 @@ def policy(directory: Path, text: str) -> Policy:
         ("[limits]\napproval_seconds = 5", "limits.approval_seconds", lambda p: p.limits.approval_seconds == 5),
         ('[approvals]\nask = ["files.write"]', "approvals.ask", lambda p: p.approvals.ask == ("files.write",)),
         ("[approvals]\ndeclassify = false", "approvals.declassify", lambda p: not p.approvals.declassify),
+        ("[viewer]\npairing = true", "viewer.pairing", lambda p: p.viewer.pairing),
+        ('[viewer]\nhigh = ["prod/"]', "viewer.high", lambda p: p.viewer.pairing and not p.viewer.high),
     ],
 )
 def test_what_narrows_applies(tmp_path, text, key, narrower):
@@ -113,6 +115,14 @@ def test_hidden_names_stay_hidden(tmp_path):
     assert after.refused == ("files.hide_classified_names", "files.memory")
 
 
+def test_pairing_stays(tmp_path):
+    before = policy(tmp_path, '[viewer]\npairing = true\nhigh = ["prod/"]\n')
+    after = narrow(before, asks(tmp_path, "[viewer]\npairing = false\nhigh = []\n"))
+    assert (after.policy, after.applied, after.refused) == (before, (), ("viewer.pairing",))
+    after = narrow(before, asks(tmp_path, '[viewer]\npairing = true\nhigh = ["x"]\n'))
+    assert (after.policy, after.applied, after.refused) == (before, (), ())
+
+
 def test_active_outputs_can_only_be_switched_off(tmp_path):
     before = policy(tmp_path, "[output]\nactive = true\n")
     assert before.output.active
@@ -126,7 +136,8 @@ def test_what_says_the_same_is_neither(tmp_path):
     before = default_policy(tmp_path)
     text = 'profile = "standard"\n[files]\nroots = ["."]\nclassified = []\nclassified_write = "new"\nunprotect = []\n'
     text += "hide_classified_names = false\nmemory = false\n"
-    text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n[output]\nactive = false\n'
+    text += "[viewer]\npairing = false\nhigh = []\n[output]\nactive = false\n"
+    text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n'
     text += "[approvals]\nask = []\ndeclassify = true\n"
     after = narrow(before, asks(tmp_path, text))
     assert (after.policy, after.applied, after.refused) == (before, (), ())
