@@ -5,7 +5,9 @@ allows it, and in it nothing is done that the plan does not list for it; nothing
 what a cell was granted ends with it.
 Rule 2: no word of the worker is trusted. Handles, methods and paths are looked up; what is wrong with them becomes a
 Failure, or, for what has no answer, poison.
-Rule 3: no answer depends on a classified value. Operations on Classified handles are posts.
+Rule 3: no answer depends on a classified value, but one that the person released. Operations on Classified handles are
+posts.
+Rule 4: an effect that waits for the person holds nothing meanwhile: it is judged anew when it was allowed.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from capkernel.broker.approvals import Approvals
+from capkernel.broker.asking import Asking, NeedsPerson
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.captured import require_types
 from capkernel.broker.classified_files import LIMIT_BYTES, ClassifiedFiles
@@ -30,11 +35,13 @@ from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
 from capkernel.broker.ledger import Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
+from capkernel.broker.person import PersonEffects
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
 from capkernel.broker.room import SECRET_BYTES, Room
 from capkernel.broker.secure_output import SecureOutput
 from capkernel.broker.threads import in_background, run_whole
+from capkernel.policy.decision import Denied
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
@@ -42,6 +49,8 @@ from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
 from capkernel.wire.worker import (
+    AskRelease,
+    AskSecret,
     Call,
     CallResult,
     Classify,
@@ -59,6 +68,7 @@ MAX_WAITING: Final = 64  # of one cell
 MAX_RUNNING: Final = 32  # of the session: effects of earlier cells may still hang in a file system
 SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
+NO_SECRETS: Final[Mapping[str, int]] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 _METHOD = re.compile(r"[a-z_]{1,40}")
@@ -86,21 +96,25 @@ class Broker:
         audit: AuditLog,
         exclusions: Exclusions | None = None,
         room: Room | None = None,
+        given: Mapping[str, int] = NO_SECRETS,
     ) -> None:
         """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given. room: of a
-        root in memory, which is the only one then."""
+        root in memory, which is the only one then. given: see `PersonEffects`."""
         rules = PathRules(policy)
         excluded = Exclusions.ambient(policy.source) if exclusions is None else exclusions
         self._index = ClassifiedIndex(rules, lambda: [os.path.realpath(root) for root in policy.root_paths()])
         self._places = Places(rules, excluded, self._index, hide_names=policy.files.hide_classified_names)
-        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit, room)
-        self._sink = ClassifiedFiles(policy, vault, audit, LIMIT_BYTES if room is None else SECRET_BYTES)
+        self._asking = asking = Asking(policy.approvals.ask)
+        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit, asking, room)
+        self._sink = ClassifiedFiles(policy, vault, audit, asking, LIMIT_BYTES if room is None else SECRET_BYTES)
         self._vault = vault
         self._audit = audit
         self._table: HandleTable[Target] = HandleTable()
         self._functions = FunctionRegistry()
         self._secrets = ClassifiedHandles()
         self.ledger = Ledger()
+        self.approvals = Approvals(audit, vault, policy.limits.approval_seconds)
+        self._person = PersonEffects(policy, vault, audit, self.approvals, self._secrets, self.ledger, given)
         self.secure_output: SecureOutput | None = None  # set before the first cell
         self.at_end: list[Callable[[], None]] = []  # blocking steps of `close`
         self._cell: _Cell | None = None
@@ -131,6 +145,7 @@ class Broker:
         if self.secure_output is not None:
             self.secure_output.begin_cell()
         self._index.begin_cell()
+        self._asking.begin_cell()
         self._places.begin_cell()
         self._table.begin(cell)
         self._cell = _Cell(cell, plan)
@@ -150,8 +165,9 @@ class Broker:
         """The cell is over, however it ended: everything that it was granted is revoked."""
         if self._cell is None:
             return
-        self._cell = None
+        ended, self._cell = self._cell, None
         _end(self._table.end())
+        self.approvals.end_cell(ended.number)
         in_background(self._sync)  # a slow disk must not hold the loop
 
     def _sync(self) -> None:
@@ -164,6 +180,7 @@ class Broker:
         """End the session: revoke, give classified writes under way SETTLE_SECONDS to finish, close the audit. What
         hangs is left behind."""
         self.close_cell()
+        self.approvals.close()
         waiting = [self._sink.settle(SETTLE_SECONDS, GIVE_UP_SECONDS)]
         if self.secure_output is not None:
             waiting.append(self.secure_output.settle(SETTLE_SECONDS))
@@ -177,7 +194,8 @@ class Broker:
         if cell is None:
             return None, (), 0
         asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
-        return cell.number, (*asks, *cell.plan.sinks), len(self._table)
+        person = dict.fromkeys(f"{site.kind} {site.argument or '(any)'}" for site in cell.plan.asks)
+        return cell.number, (*asks, *cell.plan.sinks, *person), len(self._table)
 
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
@@ -187,15 +205,25 @@ class Broker:
     def _module_text(self, path: str, cell: int) -> bytes | None:
         try:
             scope = self._files.open_scope(".", cell)
+        except NeedsPerson as needed:
+            self._unasked(needed, cell)
+            return None
         except (EffectError, OSError):
             return None
         try:
             file = self._files.access(scope, path, cell)
             return self._files.read(file, cell) if self._files.exists(file, cell) else None
+        except NeedsPerson as needed:
+            self._unasked(needed, cell)
+            return None
         except (EffectError, OSError):
             return None
         finally:
             scope.end()
+
+    def _unasked(self, needed: NeedsPerson, cell: int) -> None:
+        reason = "the person would have to be asked, and a module is read before a cell runs"
+        self._audit.record(needed.ask.kind, "denied", cell=cell, path=needed.ask.subject[0], reason=reason)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,21 +248,11 @@ class Broker:
                 raise denied(f"more than {MAX_WAITING} effects at once: wait for some of them")
             cell.waiting += 1
             try:
-                async with cell.slots:
-                    if self._cell is not cell:
-                        raise revoked()  # it ended while this waited
-                    if self._running >= MAX_RUNNING:
-                        raise denied(f"{MAX_RUNNING} effects of earlier cells have not ended: the file system hangs")
-                    self._running += 1
-                    try:
-                        if isinstance(effect, OpenScope):
-                            path = effect.argument
-                            value, out = await self._open_scope(effect, cell)
-                        else:
-                            path = self._path_of(effect)
-                            value, out = await self._invoke(effect, cell, blob)
-                    finally:
-                        self._running -= 1
+                if isinstance(effect, AskSecret | AskRelease):
+                    value, out = await self._given_by_person(effect, cell)
+                else:
+                    path = effect.argument if isinstance(effect, OpenScope) else self._path_of(effect)
+                    value, out = await self._decided(effect, cell, blob)
             finally:
                 cell.waiting -= 1
             return CallResult(message.call, value), out
@@ -249,6 +267,44 @@ class Broker:
             _log.error("effect failed inside the broker: %s", _where(problem))
             failure = Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
         return CallResult(message.call, None, failure), b""
+
+    async def _given_by_person(self, effect: AskSecret | AskRelease, cell: _Cell) -> tuple[Any, bytes]:
+        if isinstance(effect, AskSecret):
+            answer: tuple[Any, bytes] = await self._person.secret(effect, cell.number, cell.plan), b""
+        else:
+            answer = None, await self._person.release(effect, cell.number, cell.plan)
+        if self._cell is not cell:
+            raise revoked()
+        return answer
+
+    async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        """Do the effect, and ask the person first when the policy says so: once more whenever it is another one by the
+        time it was allowed."""
+        while True:
+            try:
+                async with cell.slots:
+                    return await self._perform(effect, cell, blob)
+            except NeedsPerson as needed:
+                question = needed.ask
+            answer = await self.approvals.ask(question, cell.number)
+            if isinstance(answer, Denied):
+                raise denied(f"{question.title}: {answer.reason}")
+            if self._cell is not cell:
+                raise revoked()
+            self._asking.allow(cell.number, question)
+
+    async def _perform(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        if self._cell is not cell:
+            raise revoked()  # it ended while this waited
+        if self._running >= MAX_RUNNING:
+            raise denied(f"{MAX_RUNNING} effects of earlier cells have not ended: the file system hangs")
+        self._running += 1
+        try:
+            if isinstance(effect, OpenScope):
+                return await self._open_scope(effect, cell)
+            return await self._invoke(effect, cell, blob)
+        finally:
+            self._running -= 1
 
     async def _open_scope(self, effect: OpenScope, cell: _Cell) -> tuple[Any, bytes]:
         if not any(site.kind == effect.kind and site.argument in (None, effect.argument) for site in cell.plan.scopes):

@@ -20,15 +20,15 @@ MAX_ENTRIES: Final = 5_000
 MAX_TEXT: Final = 400
 MAX_PARENTS: Final = 50
 
-How = Literal["read", "classify", "map", "flat_map", "zip"]
+How = Literal["read", "secret", "classify", "map", "flat_map", "zip"]
 
 
 @dataclass(frozen=True)
 class Origin:
     """What is known of one handle.
 
-    type: the static type, "" when it cannot be told. origin: "file:.env", or "cell:3" for `classify`. label:
-    the cell's claim. code: the checked source of the function, or the name of a library function.
+    type: the static type, "" when it cannot be told. origin: "file:.env", "secret:NAME", or "cell:3" for `classify`.
+    label: the cell's claim. code: the checked source of the function, or the name of a library function.
     """
 
     handle: str
@@ -55,6 +55,10 @@ class Ledger:
 
     def read(self, handle: str, cell: int, origin: str, *, text: bool) -> None:
         self.add(Origin(handle, cell, "read", "str" if text else "bytes", origin[:MAX_TEXT]))
+
+    def secret(self, handle: str, cell: int, origin: str, label: str) -> None:
+        """One that the person or the policy gave."""
+        self.add(Origin(handle, cell, "secret", "str", origin, label[:MAX_TEXT]))
 
     # `static`: a type that the checker gave to a value of the cell, "" when it is not known which one is this.
 

@@ -44,6 +44,17 @@ class Waiting:
     opened: float | None = None
     ending: Ending | None = None
 
+    @property
+    def kind(self) -> str:
+        return self.ask.kind
+
+    @property
+    def about(self) -> str:
+        """What it is about, in one visible line: nothing that the cell does not know."""
+        return (
+            "" if self.ask.needs == "release" else one_line(self.ask.subject[0], MAX_FACT) if self.ask.subject else ""
+        )
+
 
 class Questions:
     """The questions of one session, oldest first. `now` is always the caller's monotonic clock, in seconds."""

@@ -4,8 +4,10 @@ runs in this process may give others. There is no flag, variable or file that do
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+from capkernel.broker.questions import Waiting
 from capkernel.checker.protocol import Accepted, Look, Looked, Rejected
 from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
@@ -69,6 +71,14 @@ class VaultPort(Protocol):
 
     async def close(self) -> None:
         """End its processes; the values are gone."""
+
+
+class ApprovalsPort(Protocol):
+    asked: Callable[[Waiting], None]
+    settled: Callable[[Waiting], None]
+
+    def interrupt(self) -> None:
+        """Nobody waits any more. From any thread."""
 
 
 class ViewPort(Protocol):

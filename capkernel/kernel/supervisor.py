@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from capkernel.kernel.classified_bundle import Bundles
-from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
+from capkernel.kernel.ports import ApprovalsPort, BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
 from capkernel.wire.worker import Comm, InputRequest, Published
@@ -44,6 +44,7 @@ class Parts:
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
     view: ViewPort | None = None
+    approvals: ApprovalsPort | None = None
     classified: Bundles = lambda _: None
 
 
@@ -65,6 +66,7 @@ class Supervisor:
         self._parts = parts
         self._sinks = Sinks(lambda _: None, lambda *_: None, lambda *_: None, lambda _: None, lambda: None)
         self.broker = parts.broker
+        self.approvals = parts.approvals
         self.classified = parts.classified
         self._handlers = Handlers(
             published=lambda message: self._sinks.published(message),
@@ -157,6 +159,8 @@ class Supervisor:
         worker = self._worker
         if worker is not None:
             worker.interrupt()
+        if self.approvals is not None:
+            self.approvals.interrupt()
 
     def commit(self, bound: tuple[str, ...], deleted: tuple[str, ...]) -> None:
         """Remember names, to say which are lost when the worker dies."""

@@ -7,7 +7,9 @@ each kind of viewer has its own requests, and a proof for one is none for the ot
 Rule 2: what is answered comes from the broker's own records, or is sealed by the vault to the viewer's key: this
 process never holds a value that it passes on.
 Rule 3: a reveal is in the audit before it is asked of the vault; when it cannot be written, nothing is revealed.
-Rule 4: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
+Rule 4: what waits for the person is decided here and nowhere else (`broker.approvals`); an answer is in the audit
+before it counts.
+Rule 5: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from typing import Protocol
 
 import msgspec
 
+from capkernel.broker.approvals import Approvals
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.ledger import MAX_TEXT, Ledger, Origin
+from capkernel.broker.questions import NoQuestion
 from capkernel.kernel.page_reveal import NO_PAGE, PageReveal
 from capkernel.vault.client import VaultFailed
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -44,19 +48,30 @@ from capkernel.wire.view import (
     AskAuthority,
     AskForPage,
     AskPage,
+    AskReleased,
     AskValue,
+    AskWaiting,
     AuditLines,
     Authority,
     Challenge,
+    Decide,
+    Decided,
+    ForgetDenied,
+    Forgotten,
     FromViewer,
+    GiveSecret,
+    ListQuestions,
     ListValues,
     Open,
     Page,
+    Questions,
     Refused,
+    SealedRelease,
     SealedValue,
     ToViewer,
     ValueLine,
     Values,
+    WaitingCount,
     Welcome,
     proof,
 )
@@ -94,12 +109,15 @@ class ViewServer:
         broker: BrokerView,
         vault: VaultView,
         audit: AuditLog,
+        approvals: Approvals | None = None,
         *,
         user: int | None = None,
         page: PageReveal = NO_PAGE,
     ) -> None:
-        """runtime: the session's own directory, mode 0700. directory: the notebook's. user: whose processes may
-        connect, by default ours. page: whether and how a Jupyter server may show values."""
+        """runtime: the session's own directory, mode 0700. directory: the notebook's. approvals: None when nothing is
+        ever asked. user: whose processes may connect, by default ours. page: whether and how a Jupyter server may show
+        values."""
+        self._approvals = approvals
         self._runtime = runtime
         self._directory = str(directory)
         self._broker = broker
@@ -175,6 +193,8 @@ class ViewServer:
         match message:
             case AskPage():
                 return Page(message.request, self._page.off, self._page.pairing)
+            case AskWaiting():
+                return WaitingCount(message.request, 0 if self._approvals is None else self._approvals.count)
             case AskAbout():
                 known = self._broker.ledger.get(message.handle)
                 if known is None:
@@ -199,6 +219,10 @@ class ViewServer:
                 return AuditLines(message.request, tuple(self._audit.recent(message.count)))
             case AskAuthority():
                 return Authority(message.request, *self._broker.live())
+            case ListQuestions() | Decide() | AskReleased() | GiveSecret() | ForgetDenied():
+                if self._approvals is None:
+                    return Refused(message.request, "this session asks nothing")
+                return await self._answer_about(message, who, self._approvals)
         return Refused(getattr(message, "request", 0), "only the page of a Jupyter server asks this")
 
     def _is_high(self, handle: str) -> bool:
@@ -223,6 +247,16 @@ class ViewServer:
             return Refused(message.request, str(problem))
         return SealedValue(message.request, message.handle, sealed)
 
+    async def _answer_about(self, message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
+        try:
+            return await asyncio.wait_for(_answered(message, who, approvals), REVEAL_SECONDS)
+        except TimeoutError:
+            return Refused(message.request, f"the vault did not answer within {REVEAL_SECONDS:g} s: try again")
+        except (NoQuestion, VaultFailed, ValueError) as problem:
+            return Refused(message.request, str(problem))
+        except AuditUnavailable as problem:
+            return Refused(message.request, f"nothing is shown or decided: {problem}")
+
     def _line(self, entry: Origin) -> ValueLine:
         found = sorted(self._vault.origins(entry.handle) or ())
         origins = tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
@@ -230,6 +264,26 @@ class ViewServer:
             entry.handle, entry.cell, entry.how, entry.type, origins, entry.label, entry.code, entry.code_cell,
             entry.parents,
         )  # fmt: skip
+
+
+_AboutQuestions = ListQuestions | Decide | AskReleased | GiveSecret | ForgetDenied
+
+
+async def _answered(message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
+    match message:
+        case ListQuestions():
+            return Questions(message.request, *approvals.questions())
+        case Decide():
+            allowed = await approvals.decide(message.question, message.allow, message.seen, who)
+            return Decided(message.request, message.question, allowed)
+        case AskReleased():
+            sealed = await approvals.show_release(message.question, message.key, who)
+            return SealedRelease(message.request, message.question, sealed)
+        case GiveSecret():
+            allowed = await approvals.give(message.question, message.sealed, who)
+            return Decided(message.request, message.question, allowed)
+        case ForgetDenied():
+            return Forgotten(message.request, approvals.forget_denied())
 
 
 class _Link:

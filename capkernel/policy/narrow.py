@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from capkernel.policy.approvable import WIDENING
 from capkernel.policy.load import Parsed
 from capkernel.policy.model import Limits, PatternList, Policy, expand_home
 from capkernel.policy.paths import is_below
@@ -105,6 +106,15 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         return _roots(policy, asked)
     if key == "files.unprotect":
         return not set(said.files.unprotect) <= set(policy.files.unprotect)
+    if key == "approvals.ask":
+        added = set(said.approvals.ask) - set(policy.approvals.ask)
+        more = sorted(added - WIDENING)
+        asking = msgspec.structs.replace(policy.approvals, ask=(*policy.approvals.ask, *more))
+        return replace(policy, approvals=asking) if more else bool(added)
+    if key == "approvals.declassify":
+        if policy.approvals.declassify and not said.approvals.declassify:
+            return replace(policy, approvals=msgspec.structs.replace(policy.approvals, declassify=False))
+        return said.approvals.declassify and not policy.approvals.declassify
     if section == "limits" and name in Limits.__struct_fields__:
         limit, present = getattr(said.limits, name), getattr(policy.limits, name)
         if limit < present:

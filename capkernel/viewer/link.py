@@ -33,6 +33,7 @@ from capkernel.wire.view import (
     AskPage,
     AskReleased,
     AskValue,
+    AskWaiting,
     AuditLines,
     Authority,
     Challenge,
@@ -51,6 +52,7 @@ from capkernel.wire.view import (
     SealedValue,
     ToViewer,
     Values,
+    WaitingCount,
     Welcome,
     proof,
 )
@@ -74,6 +76,7 @@ _Asked = (
     | AskReleased
     | GiveSecret
     | ForgetDenied
+    | AskWaiting
     | AskPage
     | AskAbout
     | AskForPage
@@ -169,6 +172,10 @@ class Link:
 
     def page(self) -> Page:
         return self._ask(AskPage(self._next()), Page)
+
+    def waiting(self) -> int:
+        """How many questions wait for the person."""
+        return self._ask(AskWaiting(self._next()), WaitingCount).count
 
     def about(self, handle: str) -> About:
         return self._ask(_sound(AskAbout(self._next(), handle), _NO_VALUE, "no-such-value"), About)

@@ -119,6 +119,12 @@ class ForgetDenied(msgspec.Struct, tag="forget_denied", frozen=True):
     request: int
 
 
+class AskWaiting(msgspec.Struct, tag="ask_waiting", frozen=True):
+    """How many questions wait for the person. Answered by WaitingCount."""
+
+    request: int
+
+
 class AskPage(msgspec.Struct, tag="ask_page", frozen=True):
     """From a card: may values be shown in the page, and how?"""
 
@@ -153,6 +159,7 @@ FromViewer = (
     | AskReleased
     | GiveSecret
     | ForgetDenied
+    | AskWaiting
     | FromCard
 )
 
@@ -277,6 +284,11 @@ class SealedRelease(msgspec.Struct, tag="sealed_release", frozen=True):
     sealed: bytes
 
 
+class WaitingCount(msgspec.Struct, tag="waiting_count", frozen=True):
+    request: int
+    count: int
+
+
 class Forgotten(msgspec.Struct, tag="forgotten", frozen=True):
     request: int
     count: int
@@ -311,6 +323,7 @@ ToViewer = (
     | Decided
     | SealedRelease
     | Forgotten
+    | WaitingCount
     | Page
     | About
 )

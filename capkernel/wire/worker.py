@@ -192,11 +192,29 @@ class Invoke(msgspec.Struct, tag="invoke", frozen=True):
     offset: int = 0
 
 
+class AskSecret(msgspec.Struct, tag="ask_secret", frozen=True):
+    """The secret of this name. The answer is a Classified handle. `label`: the cell's claim."""
+
+    name: str
+    label: str = ""
+
+
+class AskRelease(msgspec.Struct, tag="ask_release", frozen=True):
+    """The value behind a Classified handle. The answer's blob is the encoded value (`wire.values`), when the person
+    allowed it. `reason`: the cell's claim."""
+
+    handle: str
+    reason: str
+
+
+Effect = OpenScope | CloseScope | Invoke | AskSecret | AskRelease
+
+
 class Call(msgspec.Struct, tag="call", frozen=True):
     """An effect the cell waits for. Answered by one CallResult with the same number."""
 
     call: int
-    effect: OpenScope | CloseScope | Invoke
+    effect: Effect
 
 
 class FunctionRef(msgspec.Struct, frozen=True):

@@ -22,16 +22,14 @@ from capkernel.wire.worker import (
     MAX_BODY_FROM_WORKER,
     Call,
     CallResult,
-    CloseScope,
     Comm,
     Complete,
+    Effect,
     Evaluate,
     Execute,
     InputReply,
     InputRequest,
     Inspect,
-    Invoke,
-    OpenScope,
     Shutdown,
     ToWorker,
 )
@@ -65,7 +63,7 @@ class Channel:
         with self._interrupts.shield(), self._sending:
             self._link.sendall(frame)
 
-    def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
+    def call(self, effect: Effect, blob: bytes = b"") -> tuple[Any, bytes]:
         """Ask the broker and wait for its answer. An interrupt ends the wait, not the effect."""
         number = next(self._numbers)
         box: SimpleQueue[tuple[CallResult, bytes]] = SimpleQueue()

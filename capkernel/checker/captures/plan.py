@@ -12,7 +12,7 @@ from capkernel.checker.captures.format_keeping import keeps_format
 from capkernel.checker.captures.known import Class, Context, Function
 from capkernel.checker.captures.reach import Reach
 from capkernel.checker.captures.sources import shipped_source
-from capkernel.wire.plan import CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite
+from capkernel.wire.plan import AskSite, CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite
 from capkernel.wire.types import union
 
 
@@ -44,6 +44,7 @@ class PlanBuilder:
         self._pure: dict[CodeKey, PureFunction] = {}
         self._tables: set[str] = set()
         self._masks: list[MaskSite] = []
+        self._asks: list[AskSite] = []
         self._keys: dict[Context, CodeKeys] = {}
         self._sources: dict[ast.AST, str | None] = {}
 
@@ -54,12 +55,17 @@ class PlanBuilder:
             tuple(self._pure.values()),
             tuple(sorted(self._tables)),
             tuple(self._masks),
+            tuple(self._asks),
         )
 
     def add_scopes(self, scopes: Iterable[ScopeSite], sinks: Iterable[str]) -> None:
         """The blocks the cell can open, and where secrets may go in them."""
         self._scopes += scopes
         self._sinks.update(sinks)
+
+    def add_asks(self, asks: Iterable[AskSite]) -> None:
+        """What the cell can ask the person for."""
+        self._asks += asks
 
     def add_mask(self, node: ast.Call, typ: str, context: Context) -> None:
         self._masks.append(MaskSite(context.cell.span(node), typ))

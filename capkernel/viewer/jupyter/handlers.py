@@ -117,6 +117,10 @@ class _Handler(JupyterHandler):
     request: HTTPServerRequest
     auth_resource = "kernels"
 
+    def __init_subclass__(cls) -> None:
+        if {"get", "post", "prepare"} & set(cls.__dict__):
+            raise TypeError("answer in `show` or `answer`, which are reached when the request was admitted")
+
     def initialize(self, desk: Desk) -> None:
         self.desk = desk
         self._body = bytearray()
@@ -270,6 +274,13 @@ class Reveal(_Handler):
         self.say({"sealed": base64.b64encode(sealed).decode("ascii"), "count": count, "seconds": SHOWN_SECONDS})
 
 
+class Waiting(_Handler):
+    """How many questions wait for the person: a number, and nowhere in a page a way to answer."""
+
+    async def answer(self) -> None:
+        self.say({"count": await self.desk.ask(self.asked(_Kernel).kernel, Link.waiting)})
+
+
 class Pair(_Handler):
     """The page that asks for the code, which is printed now; and the code."""
 
@@ -310,4 +321,6 @@ class Frame(_Handler):
         self.finish(document)
 
 
-ROUTES: Final = {"frame": Frame, "state": State, "about": About, "reveal": Reveal, "pair": Pair}
+ROUTES: Final = {
+    "frame": Frame, "state": State, "about": About, "reveal": Reveal, "waiting": Waiting, "pair": Pair,
+}  # fmt: skip
