@@ -120,7 +120,7 @@ def test_no_other_process_of_this_user_can_use_the_secret(kernel: LiveKernel) ->
         [sys.executable, "-c", ASK, str(launch.process)], input=launch.secret.hex(), capture_output=True, text=True,
         timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    assert "only the process that started this kernel" in said.stdout, said.stdout + said.stderr
+    assert "Only the process that started this kernel" in said.stdout, said.stdout + said.stderr
     assert "IN" not in said.stdout
 
 
