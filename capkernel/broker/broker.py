@@ -33,7 +33,7 @@ from capkernel.broker.files import FileEffects, in_words_of_cell
 from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
-from capkernel.broker.ledger import Ledger
+from capkernel.broker.ledger import MAX_TEXT, Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
 from capkernel.broker.person import PersonEffects
 from capkernel.broker.places import FileHandle, FileScope, Places
@@ -49,6 +49,7 @@ from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
 from capkernel.wire.worker import (
+    QUICK_METHODS,
     AskRelease,
     AskSecret,
     Call,
@@ -70,6 +71,8 @@ SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
 NO_SECRETS: Final[Mapping[str, int]] = MappingProxyType({})
 
+MAX_HELD: Final = 100  # grants that are told to the person one by one
+
 _log = logging.getLogger(__name__)
 _METHOD = re.compile(r"[a-z_]{1,40}")
 
@@ -86,7 +89,8 @@ class _Cell:
 
 
 class Broker:
-    """The effects of one session. All methods are called on one event loop; the effects themselves run in threads."""
+    """The effects of one session. All methods but `call_quickly` are called on one event loop; the effects themselves
+    run in threads."""
 
     def __init__(
         self,
@@ -197,6 +201,19 @@ class Broker:
         person = dict.fromkeys(f"{site.kind} {site.argument or '(any)'}" for site in cell.plan.asks)
         return cell.number, (*asks, *cell.plan.sinks, *person), len(self._table)
 
+    def authority(self) -> tuple[str, tuple[str, ...]]:
+        """For the person: the line that says what the running cell may do, and what it has open now, in words."""
+        cell = self._cell
+        if cell is None:
+            return "", ()
+        targets = self._table.targets(MAX_HELD)
+        scopes = [target for target in targets if isinstance(target, FileScope)]
+        said = [_folder_words(scope) for scope in scopes]
+        files = sum(not isinstance(target, FileScope) for target in targets)
+        if files:
+            said.append(f"{files} of its files" if files > 1 else "one of its files")
+        return authority_line(cell.plan), tuple(said)
+
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
         directory, when the policy lets a cell read it; else None. Audited like a cell's read."""
@@ -256,17 +273,23 @@ class Broker:
             finally:
                 cell.waiting -= 1
             return CallResult(message.call, value), out
-        except EffectError as refusal:
-            failure = refusal.failure()
-        except AuditUnavailable as problem:
-            failure = Failure("CapabilityDenied", str(problem))
-        except OSError as problem:
-            failure = in_words_of_cell(problem, path).failure()
         except Exception as problem:
-            # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
-            _log.error("effect failed inside the broker: %s", _where(problem))
-            failure = Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
-        return CallResult(message.call, None, failure), b""
+            return CallResult(message.call, None, _failure(problem, path)), b""
+
+    def call_quickly(self, call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        """`call` for an effect of QUICK_METHODS, done in the thread that asks: of each worker, one at a time."""
+        path = ""
+        try:
+            cell = self._cell
+            if cell is None:
+                raise revoked("no cell is running, so this")
+            path = self._path_of(effect)
+            value, out = self._invoke_quickly(effect, cell)
+            return CallResult(call, value), out
+        except NeedsPerson:
+            return CallResult(call, elsewhere=True), b""  # this thread must not wait for anybody
+        except Exception as problem:
+            return CallResult(call, None, _failure(problem, path)), b""
 
     async def _given_by_person(self, effect: AskSecret | AskRelease, cell: _Cell) -> tuple[Any, bytes]:
         if isinstance(effect, AskSecret):
@@ -322,7 +345,28 @@ class Broker:
             scope.end()
             raise
 
+    def _invoke_quickly(self, effect: Invoke, cell: _Cell) -> tuple[Any, bytes]:
+        """Blocks. An effect of QUICK_METHODS on a directory's scope or a file of it."""
+        grant = self._table.find(effect.handle)
+        if grant.cell != cell.number:
+            raise revoked()
+        target = grant.target
+        if isinstance(target, OpenFile):
+            raise _no_method("file", effect.method)
+        if isinstance(target, FileScope):
+            if effect.method != "access":
+                raise _no_method("FileSystem", effect.method)
+            file = self._files.access(target, effect.path, cell.number)
+            return [self._mint(grant.scope, file, cell), file.path], b""
+        self._require_listed(target, effect.method, cell)
+        perform = self._methods.get(effect.method)
+        if perform is None:
+            raise _no_method("FileEntry", effect.method)
+        return perform(target, cell, b"")
+
     async def _invoke(self, effect: Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        if effect.method in QUICK_METHODS:
+            return await run_whole(lambda: self._invoke_quickly(effect, cell))
         grant = self._table.find(effect.handle)
         target = grant.target
         if isinstance(target, OpenFile):
@@ -330,11 +374,7 @@ class Broker:
         if isinstance(target, FileScope):
             if effect.method in ("read_only", "subtree"):
                 return await self._attenuate(grant.scope, target, effect, cell), b""
-            if effect.method != "access":
-                raise _no_method("FileSystem", effect.method)
-            scope = target
-            file = await run_whole(lambda: self._files.access(scope, effect.path, cell.number))
-            return [self._mint(grant.scope, file, cell), file.path], b""
+            raise _no_method("FileSystem", effect.method)
         self._require_listed(target, effect.method, cell)
         if effect.method == "children":
             found = await run_whole(lambda: self._files.children(target, cell.number))
@@ -384,7 +424,7 @@ class Broker:
     def _mint(self, scope: str, file: FileHandle, cell: _Cell) -> str:
         if self._cell is not cell:
             raise revoked()
-        known = file.scope.minted.get(file.path)
+        known = file.scope.minted.get(file.path)  # two threads may both mint: two handles of one file, both listed
         if known is None:
             known = file.scope.minted[file.path] = self._table.mint(scope, file)
         return known
@@ -475,7 +515,7 @@ class Broker:
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
-            self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
+            self.ledger.read(handle, cell.number, origin, text=method == "read_classified", plan=cell.plan)
             return handle
         finally:
             if fd is not None:
@@ -524,10 +564,10 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell))
+            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell), cell.plan)
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
-            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell))
+            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell), cell.plan)
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
             else:
@@ -565,6 +605,23 @@ def _end(targets: list[Target]) -> None:
     for target in targets:
         if not isinstance(target, FileHandle):
             target.end()
+
+
+def _failure(problem: Exception, path: str) -> Failure:
+    if isinstance(problem, EffectError):
+        return problem.failure()
+    if isinstance(problem, AuditUnavailable):
+        return Failure("CapabilityDenied", str(problem))
+    if isinstance(problem, OSError):
+        return in_words_of_cell(problem, path).failure()
+    # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
+    _log.error("effect failed inside the broker: %s", _where(problem))
+    return Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
+
+
+def _folder_words(scope: FileScope) -> str:
+    where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
+    return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
 
 
 def _no_method(kind: str, method: str) -> EffectError:

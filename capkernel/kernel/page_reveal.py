@@ -18,7 +18,7 @@ from capkernel.wire.view import AskForPage, Refused
 _ELSEWHERE = "This kernel got no viewer secret from what started it, so no page may ask it."
 _OTHER_PROCESS = "Only the process that started this kernel may ask for its page."
 _NOT_PROVED = "This is not the viewer secret that this kernel was started with."
-_ACTIVE = "The policy lets outputs be active (output.active): their JavaScript runs in this page, so it shows none."
+_ACTIVE = "The policy allows active outputs (output.active): their JavaScript runs in this page, so it shows no secret."
 
 
 class PageReveal:

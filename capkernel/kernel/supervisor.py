@@ -74,6 +74,7 @@ class Supervisor:
             printed=lambda name, text: self._sinks.printed(name, text),
             asked=lambda request: self._sinks.asked(request),
             call=parts.broker.call,
+            call_quickly=parts.broker.call_quickly,
             post=parts.broker.post,
             ended=self._worker_ended,
         )
@@ -129,6 +130,16 @@ class Supervisor:
                     await self.vault_ready()
                 return self._worker, self._checker
         raise NotReady("a process of this session ends as soon as it has started: restart the kernel")
+
+    @property
+    def up(self) -> tuple[WorkerProcess, CheckerPort] | None:
+        """What `ready` would give at once; None when it would have to wait or to refuse."""
+        begun = self._starting
+        if begun is None or not begun.done() or begun.cancelled() or begun.exception() or self._restarting is not None:
+            return None
+        if self._closed or self._unfit or self._problem or self._vault_died or not self._is_up():
+            return None
+        return None if self._worker is None or self._checker is None else (self._worker, self._checker)
 
     async def vault_ready(self) -> None:
         """Wait until the vault is up, after `ready`. Raises NotReady."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import itertools
 import os
 import secrets
 import socket
@@ -47,6 +48,7 @@ from capkernel.wire.view import (
     AskAudit,
     AskAuthority,
     AskForPage,
+    AskLineage,
     AskPage,
     AskReleased,
     AskValue,
@@ -60,6 +62,7 @@ from capkernel.wire.view import (
     Forgotten,
     FromViewer,
     GiveSecret,
+    Lineage,
     ListQuestions,
     ListValues,
     Open,
@@ -68,6 +71,7 @@ from capkernel.wire.view import (
     Refused,
     SealedRelease,
     SealedValue,
+    Step,
     ToViewer,
     ValueLine,
     Values,
@@ -78,6 +82,7 @@ from capkernel.wire.view import (
 
 MAX_LINKS = 32
 MAX_ORIGINS = 20
+MAX_STEPS = 60  # of a lineage, in each direction
 OPEN_SECONDS = 5.0
 IDLE_SECONDS = 600.0
 SEND_SECONDS = 30.0
@@ -92,6 +97,7 @@ class BrokerView(Protocol):
     ledger: Ledger
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]: ...
+    def authority(self) -> tuple[str, tuple[str, ...]]: ...
 
 
 class VaultView(Protocol):
@@ -211,14 +217,16 @@ class ViewServer:
         """What the person's own programs may ask."""
         match message:
             case ListValues():
-                newest = self._broker.ledger.newest(message.count)
-                return Values(message.request, tuple(map(self._line, newest)), len(self._broker.ledger))
+                return self._values(message)
+            case AskLineage():
+                return self._lineage(message)
             case AskValue():
                 return await self._reveal(message, who)
             case AskAudit():
-                return AuditLines(message.request, tuple(self._audit.recent(message.count)))
+                lines = self._audit.recent(message.count, message.who, message.words)
+                return AuditLines(message.request, tuple(lines))
             case AskAuthority():
-                return Authority(message.request, *self._broker.live())
+                return Authority(message.request, *self._broker.live(), *self._broker.authority())
             case ListQuestions() | Decide() | AskReleased() | GiveSecret() | ForgetDenied():
                 if self._approvals is None:
                     return Refused(message.request, "this session asks nothing")
@@ -247,6 +255,29 @@ class ViewServer:
             return Refused(message.request, str(problem))
         return SealedValue(message.request, message.handle, sealed)
 
+    def _values(self, message: ListValues) -> Values:
+        ledger = self._broker.ledger
+        words = message.words.lower().split()
+        entries = (
+            entry for entry in ledger.newest_first() if not words or entry.holds(words, self._origins(entry.handle))
+        )
+        lines = tuple(map(self._line, itertools.islice(entries, message.count)))
+        return Values(message.request, lines, len(ledger), ledger.made)
+
+    def _lineage(self, message: AskLineage) -> ToViewer:
+        ledger = self._broker.ledger
+        found = ledger.ancestors(message.handle, MAX_STEPS + 1)
+        if not found:
+            return _unknown(message.request)
+        children = ledger.children(message.handle, MAX_STEPS + 1)
+        steps = tuple(Step(self._line(entry), entry.functions) for entry in found[:MAX_STEPS])
+        cut = max(len(found), len(children)) > MAX_STEPS
+        return Lineage(message.request, steps, tuple(map(self._line, children[:MAX_STEPS])), cut)
+
+    def _origins(self, handle: str) -> tuple[str, ...]:
+        found = sorted(self._vault.origins(handle) or ())
+        return tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
+
     async def _answer_about(self, message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
         try:
             return await asyncio.wait_for(_answered(message, who, approvals), REVEAL_SECONDS)
@@ -258,11 +289,9 @@ class ViewServer:
             return Refused(message.request, f"nothing is shown or decided: {problem}")
 
     def _line(self, entry: Origin) -> ValueLine:
-        found = sorted(self._vault.origins(entry.handle) or ())
-        origins = tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
         return ValueLine(
-            entry.handle, entry.cell, entry.how, entry.type, origins, entry.label, entry.code, entry.code_cell,
-            entry.parents,
+            entry.handle, entry.cell, entry.how, entry.type, self._origins(entry.handle), entry.label, entry.code,
+            entry.code_cell, entry.parents, entry.name,
         )  # fmt: skip
 
 

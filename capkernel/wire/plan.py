@@ -122,10 +122,16 @@ class PureFunction(msgspec.Struct, frozen=True):
 
 
 class MaskSite(msgspec.Struct, frozen=True):
-    """A call that makes a Classified value, and the static type its mask shows (`str` in `Classified[str](***)`)."""
+    """A call that makes a Classified value, and the static type its mask shows (`str` in `Classified[str](***)`).
+
+    method: what is called ("map", "read_classified", "classify"). name: what its result is assigned to, "" for nothing
+    that has a single name.
+    """
 
     span: Span
     type: str
+    method: str = ""
+    name: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import os
 import shutil
@@ -53,7 +54,7 @@ def wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: Path 
 
 def jupyter_environment(place: Path, *, argv: list[str] | None = None, provisioner: bool = True) -> dict[str, str]:
     """Jupyter's directories for one test, below `place`, with what an installation puts into an environment: the
-    kernelspec and the server extension, made from the files of the repository. argv: of the kernelspec."""
+    kernelspec, the server extension and the card, made from the files of the repository. argv: of the kernelspec."""
     spec = json.loads((REPOSITORY / "kernelspec" / "kernel.json").read_text())
     spec["argv"] = argv or kernel_argv()
     if not provisioner:
@@ -64,6 +65,8 @@ def jupyter_environment(place: Path, *, argv: list[str] | None = None, provision
     enabled = place / "config" / "jupyter_server_config.d"
     enabled.mkdir(parents=True)
     shutil.copy(REPOSITORY / "jupyter-config" / "capkernel.json", enabled)
+    card = importlib.resources.files("capkernel.viewer") / "labextension"
+    shutil.copytree(str(card), place / "data" / "labextensions" / "@capkernel" / "card")
     (place / "run").mkdir(mode=0o700)
     environment = {
         **os.environ,

@@ -68,7 +68,8 @@ class PlanBuilder:
         self._asks += asks
 
     def add_mask(self, node: ast.Call, typ: str, context: Context) -> None:
-        self._masks.append(MaskSite(context.cell.span(node), typ))
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        self._masks.append(MaskSite(context.cell.span(node), typ, called, _assigned_to(context.parents.get(node))))
 
     def add_table(self, *names: str) -> None:
         self._tables.update(name for name in names if name)
@@ -105,3 +106,14 @@ class PlanBuilder:
         if key is None:
             raise Unshippable(definition)
         return key
+
+
+def _assigned_to(statement: ast.AST | None) -> str:
+    """The one name that this statement gives its whole value to, or ""."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case ast.NamedExpr(target=ast.Name(id=name)):
+            return name
+        case _:
+            return ""
