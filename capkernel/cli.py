@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view, repl."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view, approve, repl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from capkernel.commands import audit, repl, view
+from capkernel.commands import approve, audit, repl, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.diagnostics.codes import CODES
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("code", nargs="?")
     explain.set_defaults(run=_explain)
     view.add_parser(commands)
+    approve.add_parser(commands)
     repl.add_parser(commands)
     return parser
 

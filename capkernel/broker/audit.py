@@ -32,6 +32,7 @@ RECENT: Final = 1_000  # lines, kept for the person
 END: Final = "session.end"
 Ending = Literal["ended", "running", "missing"]
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 class AuditUnavailable(Exception):
@@ -133,7 +134,7 @@ class AuditLog:
                 entry["authority"] = authority[:MAX_TEXT]
             entry["previous"] = self.head
             # ASCII: a lone surrogate or a line separator in a path cannot break the line or the encoding.
-            line = json.dumps(entry, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+            line = _encode(entry).encode("ascii") + b"\n"
             try:
                 written = os.write(self._fd, line)
             except OSError as problem:
@@ -154,11 +155,15 @@ class AuditLog:
         with self._lock:
             if self._fd is None:
                 return
-            try:
-                os.fsync(self._fd)
-            except OSError as problem:
+            fd = os.dup(self._fd)
+        try:
+            os.fsync(fd)  # without the lock: nobody who records waits for the disk
+        except OSError as problem:
+            with self._lock:
                 self._give_up()
-                raise AuditUnavailable(_unwritable(problem)) from None
+            raise AuditUnavailable(_unwritable(problem)) from None
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Say that the session has ended, and write no more. Twice is fine."""

@@ -49,6 +49,7 @@ from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
 from capkernel.wire.worker import (
+    QUICK_METHODS,
     AskRelease,
     AskSecret,
     Call,
@@ -88,7 +89,8 @@ class _Cell:
 
 
 class Broker:
-    """The effects of one session. All methods are called on one event loop; the effects themselves run in threads."""
+    """The effects of one session. All methods but `call_quickly` are called on one event loop; the effects themselves
+    run in threads."""
 
     def __init__(
         self,
@@ -271,17 +273,21 @@ class Broker:
             finally:
                 cell.waiting -= 1
             return CallResult(message.call, value), out
-        except EffectError as refusal:
-            failure = refusal.failure()
-        except AuditUnavailable as problem:
-            failure = Failure("CapabilityDenied", str(problem))
-        except OSError as problem:
-            failure = in_words_of_cell(problem, path).failure()
         except Exception as problem:
-            # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
-            _log.error("effect failed inside the broker: %s", _where(problem))
-            failure = Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
-        return CallResult(message.call, None, failure), b""
+            return CallResult(message.call, None, _failure(problem, path)), b""
+
+    def call_quickly(self, call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        """`call` for an effect of QUICK_METHODS, done in the thread that asks: of each worker, one at a time."""
+        path = ""
+        try:
+            cell = self._cell
+            if cell is None:
+                raise revoked("no cell is running, so this")
+            path = self._path_of(effect)
+            value, out = self._invoke_quickly(effect, cell)
+            return CallResult(call, value), out
+        except Exception as problem:
+            return CallResult(call, None, _failure(problem, path)), b""
 
     async def _given_by_person(self, effect: AskSecret | AskRelease, cell: _Cell) -> tuple[Any, bytes]:
         if isinstance(effect, AskSecret):
@@ -337,7 +343,28 @@ class Broker:
             scope.end()
             raise
 
+    def _invoke_quickly(self, effect: Invoke, cell: _Cell) -> tuple[Any, bytes]:
+        """Blocks. An effect of QUICK_METHODS on a directory's scope or a file of it."""
+        grant = self._table.find(effect.handle)
+        if grant.cell != cell.number:
+            raise revoked()
+        target = grant.target
+        if isinstance(target, OpenFile):
+            raise _no_method("file", effect.method)
+        if isinstance(target, FileScope):
+            if effect.method != "access":
+                raise _no_method("FileSystem", effect.method)
+            file = self._files.access(target, effect.path, cell.number)
+            return [self._mint(grant.scope, file, cell), file.path], b""
+        self._require_listed(target, effect.method, cell)
+        perform = self._methods.get(effect.method)
+        if perform is None:
+            raise _no_method("FileEntry", effect.method)
+        return perform(target, cell, b"")
+
     async def _invoke(self, effect: Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        if effect.method in QUICK_METHODS:
+            return await run_whole(lambda: self._invoke_quickly(effect, cell))
         grant = self._table.find(effect.handle)
         target = grant.target
         if isinstance(target, OpenFile):
@@ -345,11 +372,7 @@ class Broker:
         if isinstance(target, FileScope):
             if effect.method in ("read_only", "subtree"):
                 return await self._attenuate(grant.scope, target, effect, cell), b""
-            if effect.method != "access":
-                raise _no_method("FileSystem", effect.method)
-            scope = target
-            file = await run_whole(lambda: self._files.access(scope, effect.path, cell.number))
-            return [self._mint(grant.scope, file, cell), file.path], b""
+            raise _no_method("FileSystem", effect.method)
         self._require_listed(target, effect.method, cell)
         if effect.method == "children":
             found = await run_whole(lambda: self._files.children(target, cell.number))
@@ -399,7 +422,7 @@ class Broker:
     def _mint(self, scope: str, file: FileHandle, cell: _Cell) -> str:
         if self._cell is not cell:
             raise revoked()
-        known = file.scope.minted.get(file.path)
+        known = file.scope.minted.get(file.path)  # two threads may both mint: two handles of one file, both listed
         if known is None:
             known = file.scope.minted[file.path] = self._table.mint(scope, file)
         return known
@@ -585,6 +608,18 @@ def _end(targets: list[Target]) -> None:
 def _folder_words(scope: FileScope) -> str:
     where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
     return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
+
+
+def _failure(problem: Exception, path: str) -> Failure:
+    if isinstance(problem, EffectError):
+        return problem.failure()
+    if isinstance(problem, AuditUnavailable):
+        return Failure("CapabilityDenied", str(problem))
+    if isinstance(problem, OSError):
+        return in_words_of_cell(problem, path).failure()
+    # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
+    _log.error("effect failed inside the broker: %s", _where(problem))
+    return Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
 
 
 def _no_method(kind: str, method: str) -> EffectError:

@@ -11,7 +11,7 @@ from capkernel.broker.questions import Waiting
 from capkernel.checker.protocol import Accepted, Look, Looked, Rejected
 from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
-from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
+from capkernel.wire.worker import Call, CallResult, Classify, Invoke, MapClassified, MaskShown, ZipClassified
 
 
 class CheckerPort(Protocol):
@@ -51,6 +51,9 @@ class BrokerPort(Protocol):
 
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
         """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
+
+    def call_quickly(self, call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        """`call` for one of QUICK_METHODS, done where it is asked: in the thread of the quick link, which may block."""
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         """The running cell or None, what its plan lets it ask for, how many handles it holds now."""

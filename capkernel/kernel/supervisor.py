@@ -74,6 +74,7 @@ class Supervisor:
             printed=lambda name, text: self._sinks.printed(name, text),
             asked=lambda request: self._sinks.asked(request),
             call=parts.broker.call,
+            call_quickly=parts.broker.call_quickly,
             post=parts.broker.post,
             ended=self._worker_ended,
         )

@@ -1,4 +1,5 @@
-"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages.
+"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages. Small effects have a
+second one, the quick link (`QUICK_METHODS`).
 
 `request` is the kernel's number of the Jupyter request a message belongs to. The kernel looks it up and ignores what
 it does not know; a worker's word is never trusted.
@@ -82,9 +83,13 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):
+    """What could stand at `cursor`? `keys_of`: when that is in a text, names whose columns or keys it may be; those of
+    the first that has any are the `keys` of the answer."""
+
     request: int
     code: str
     cursor: int
+    keys_of: tuple[str, ...] = ()
 
 
 class Inspect(msgspec.Struct, tag="inspect", frozen=True):
@@ -215,6 +220,17 @@ class Call(msgspec.Struct, tag="call", frozen=True):
 
     call: int
     effect: Effect
+
+
+QUICK_METHODS: Final = frozenset(
+    ("access", "exists", "is_directory", "is_classified", "size", "read_bytes", "may_write", "may_create")
+)
+"""What may be asked for on the quick link: an Invoke of one of these, in a Call of which one is open at a time,
+answered by its CallResult. Each is bounded work, changes nothing, and names nothing that the other link still carries.
+"""
+
+
+QUICK_MAX_BODY: Final = 64 * 1024  # bytes of a call on it: a longest path, and more
 
 
 class FunctionRef(msgspec.Struct, frozen=True):

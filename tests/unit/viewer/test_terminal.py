@@ -93,7 +93,7 @@ def test_revealed_in_each_way_and_hidden_by_a_key(shown: Terminal) -> None:
     assert "as text" in text
     assert "63 61 6e 61" in shown.type("v", "hides in")
     hidden = shown.type("", "leave > ")
-    assert hidden.startswith(terminal._CLEAR)
+    assert hidden.startswith(terminal.CLEAR)
     assert "canary" not in hidden
     shown.type("2", "hides in")
     tree = shown.type("v", "hides in")
@@ -108,7 +108,7 @@ def test_a_value_is_taken_off_by_the_clock(session: AskingSession, monkeypatch: 
         made.screen.until("leave > ")
         after = made.type("1", "leave > ")
         assert "canary-two" in after
-        assert after.rindex(terminal._CLEAR) > after.index("canary-two")
+        assert after.rindex(terminal.CLEAR) > after.index("canary-two")
     finally:
         made.close()
 
