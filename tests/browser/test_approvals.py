@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from asking_session import AskingSession, asking_session
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect
 
 from capkernel.broker.approvals import Granted
 from capkernel.policy.decision import AskPerson, Denied
@@ -22,8 +21,6 @@ from capkernel.wire.values import decode
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 HANDLE = "a1" * 16
 MARKUP = "</blockquote><script>document.title='owned'</script><button>Allow</button>"
 WRITE = AskPerson(
@@ -48,25 +45,6 @@ def server(session: AskingSession) -> Iterator[ViewerServer]:
     yield made
     made.close()
     thread.join(10)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    where = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    assert where is not None
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=where, args=FLAGS)
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    made = browser.new_context(viewport={"width": 1000, "height": 900})
-    yield made
-    made.close()
 
 
 @pytest.fixture

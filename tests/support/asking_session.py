@@ -7,7 +7,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,7 +101,15 @@ class AskingSession:
     def classified(self, handle: str, value: object, label: str = "") -> None:
         """A value of the session."""
         self.vault.values[handle] = value
-        self._loop.call_soon_threadsafe(self.broker.ledger.classified, handle, 1, label, encode(value))
+        self.do(lambda: self.broker.ledger.classified(handle, 1, label, encode(value)))
+
+    def do(self, act: Callable[[], object]) -> None:
+        """On the session's own thread, now."""
+
+        async def once() -> None:
+            act()
+
+        self._run(once()).result(WAIT)
 
     def ask(self, question: AskPerson, cell: int | None = 3) -> concurrent.futures.Future[Granted | Denied]:
         """As the broker does for a cell: what comes of it."""
