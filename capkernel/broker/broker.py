@@ -286,6 +286,8 @@ class Broker:
             path = self._path_of(effect)
             value, out = self._invoke_quickly(effect, cell)
             return CallResult(call, value), out
+        except NeedsPerson:
+            return CallResult(call, elsewhere=True), b""  # this thread must not wait for anybody
         except Exception as problem:
             return CallResult(call, None, _failure(problem, path)), b""
 
@@ -605,11 +607,6 @@ def _end(targets: list[Target]) -> None:
             target.end()
 
 
-def _folder_words(scope: FileScope) -> str:
-    where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
-    return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
-
-
 def _failure(problem: Exception, path: str) -> Failure:
     if isinstance(problem, EffectError):
         return problem.failure()
@@ -620,6 +617,11 @@ def _failure(problem: Exception, path: str) -> Failure:
     # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
     _log.error("effect failed inside the broker: %s", _where(problem))
     return Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
+
+
+def _folder_words(scope: FileScope) -> str:
+    where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
+    return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
 
 
 def _no_method(kind: str, method: str) -> EffectError:

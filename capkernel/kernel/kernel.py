@@ -252,8 +252,9 @@ class CapKernel(Kernel):
 
     def _new_output(self, count: int) -> CellOutput:
         return CellOutput(
-            count, self.settings.output_bytes, self._supervisor.classified, active=self.settings.active_outputs
-        )
+            count, self.settings.output_bytes, active=self.settings.active_outputs,
+            classified=self._supervisor.classified,
+        )  # fmt: skip
 
     async def comm_message(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:  # noqa: ARG002
         """A widget's message. It waits for the cell that runs, as in ipykernel; what it calls has no authority."""

@@ -29,7 +29,7 @@ class PageReveal:
         self._rules = None if policy is None else PathRules(policy)
         self._marks_high = policy is not None and bool(policy.viewer.high)
         self.pairing = policy is None or policy.viewer.pairing
-        active = policy is not None and getattr(policy.output, "active", False)
+        active = policy is None or policy.output.active
         self.off = _ELSEWHERE if launcher is None else _ACTIVE if active else ""
 
     def refusal(self, given: bytes, challenge: bytes, process: int) -> str:

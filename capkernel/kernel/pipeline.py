@@ -231,6 +231,9 @@ class Pipeline:
 
     async def _ready(self, cell: CellRun) -> tuple[WorkerProcess, CheckerPort]:
         """Worker and checker. The first start on a machine takes a while: the person sees why, and may interrupt."""
+        up = self._supervisor.up
+        if up is not None:
+            return up
         told = ""
         waiting = asyncio.ensure_future(self._supervisor.ready())
         while True:

@@ -131,6 +131,16 @@ class Supervisor:
                 return self._worker, self._checker
         raise NotReady("a process of this session ends as soon as it has started: restart the kernel")
 
+    @property
+    def up(self) -> tuple[WorkerProcess, CheckerPort] | None:
+        """What `ready` would give at once; None when it would have to wait or to refuse."""
+        begun = self._starting
+        if begun is None or not begun.done() or begun.cancelled() or begun.exception() or self._restarting is not None:
+            return None
+        if self._closed or self._unfit or self._problem or self._vault_died or not self._is_up():
+            return None
+        return None if self._worker is None or self._checker is None else (self._worker, self._checker)
+
     async def vault_ready(self) -> None:
         """Wait until the vault is up, after `ready`. Raises NotReady."""
         for _ in range(_DEATHS_IN_A_ROW):

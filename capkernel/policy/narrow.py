@@ -96,12 +96,12 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         return said.files.memory != policy.files.memory
     if key == "files.classified":
         return _patterns(policy, asked)
-    if key == "viewer.pairing" or (key == "viewer.high" and said.viewer.high):
-        # Where its patterns start is not ours to know: what an untrusted file calls high makes every value so.
-        if said.viewer.pairing or said.viewer.high:
-            viewer = msgspec.structs.replace(policy.viewer, pairing=True)
-            return policy.viewer.pairing or replace(policy, viewer=viewer)
-        return policy.viewer.pairing
+    if section == "viewer":
+        # Patterns of another file would start at another directory: what it calls high makes every value so.
+        wanted = said.viewer.pairing if name == "pairing" else bool(said.viewer.high)
+        if wanted and not policy.viewer.pairing:
+            return replace(policy, viewer=msgspec.structs.replace(policy.viewer, pairing=True))
+        return name == "pairing" and policy.viewer.pairing and not wanted
     if key == "files.roots":
         return _roots(policy, asked)
     if key == "files.unprotect":

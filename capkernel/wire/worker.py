@@ -20,7 +20,7 @@ from capkernel.wire.plan import CodeKey, Made, MaskSite
 MAX_BODY_FROM_WORKER = 16 * 1024 * 1024
 
 # Of a displayed Classified: its handle, from which the kernel makes what clients get. It never leaves the kernel.
-HANDLE_MIME = "application/x-capkernel-handle"
+HANDLE_MIME: Final = "application/vnd.capkernel.handle"
 
 CommKind = Literal["comm_open", "comm_msg", "comm_close"]
 COMM_KINDS: Final = frozenset(get_args(CommKind))
@@ -120,11 +120,13 @@ class InputReply(msgspec.Struct, tag="input_reply", frozen=True):
 
 
 class CallResult(msgspec.Struct, tag="call_result", frozen=True):
-    """The broker's answer to a Call. Bulk data (file contents) is the frame's blob."""
+    """The broker's answer to a Call. Bulk data (file contents) is the frame's blob. elsewhere: on the quick link, that
+    nothing was done and the other link must be asked, since the effect waits for the person."""
 
     call: int
     value: Any = None  # plain: None, bool, int, str, list, dict of such
     error: Failure | None = None
+    elsewhere: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -56,7 +56,8 @@ class QuickLink:
                     return None
                 self._link.sendall(frame)
                 self._owed = True
-                return self._answer()
+                answer = self._answer()
+                return None if answer[0].elsewhere else answer
             except (OSError, RemoteProtocolError):
                 # The kernel ends this link and the process with it, or is gone: the other link tells which.
                 self._closed = True

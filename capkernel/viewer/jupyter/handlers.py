@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 from tornado.httputil import HTTPServerRequest
 
+from capkernel.viewer import frame
 from capkernel.viewer.jupyter import own_page, pair_page
 from capkernel.viewer.jupyter.kernels import NoKernel, NoPage, launched, open_link
 from capkernel.viewer.jupyter.pairing import NotPaired, Pairing
@@ -119,17 +120,28 @@ class _Handler(JupyterHandler):
     def initialize(self, desk: Desk) -> None:
         self.desk = desk
         self._body = bytearray()
+        self._refusal: web.HTTPError | None = Refusal(403, "not-this-page", "not admitted")
 
     async def prepare(self, *, _redirect_to_login: Any = False) -> None:
         connection: Any = self.request.connection
         connection.set_max_body_size(MAX_BODY)
+        # A refusal waits for the body: an answer to half a request may not reach the one who asked.
+        try:
+            await self._admit(_redirect_to_login)
+        except web.HTTPError as refusal:
+            self._refusal = refusal
+        else:
+            self._refusal = None
+
+    async def _admit(self, redirect_to_login: bool) -> None:
+        """Raises HTTPError for a request that is not answered."""
         if own_page.has_token(self.request):
             raise Refusal(403, "token", own_page.TOKEN)
         asks = self.request.method not in ("GET", "HEAD")
         why = own_page.not_from_our_page(self.request) if asks else ""
         if why:
             raise Refusal(403, "not-this-page", why)
-        await super().prepare(_redirect_to_login=_redirect_to_login)
+        await super().prepare(_redirect_to_login=redirect_to_login)
         if self.token_authenticated:
             raise Refusal(403, "token", own_page.TOKEN)
         user = self.current_user
@@ -137,6 +149,25 @@ class _Handler(JupyterHandler):
             raise Refusal(403, "not-this-page", "log in to Jupyter first, as somebody who may run its kernels")
         if asks:
             self._check_xsrf()
+
+    async def get(self) -> None:
+        await self._answered(self.show)
+
+    async def post(self) -> None:
+        await self._answered(self.answer)
+
+    async def _answered(self, method: Callable[[], Awaitable[None]]) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        await method()
+
+    async def show(self) -> None:
+        """Answer an admitted GET."""
+        raise web.HTTPError(405)
+
+    async def answer(self) -> None:
+        """Answer an admitted POST."""
+        raise web.HTTPError(405)
 
     def _check_xsrf(self) -> None:
         # Tornado's own check, also where the server was told not to make it.
@@ -193,7 +224,7 @@ class _Handler(JupyterHandler):
 
 
 class State(_Handler):
-    async def post(self) -> None:
+    async def answer(self) -> None:
         kernel = self.asked(_Kernel).kernel
         shared = why_shared(self.desk.server)
         try:
@@ -213,7 +244,7 @@ class State(_Handler):
 
 
 class About(_Handler):
-    async def post(self) -> None:
+    async def answer(self) -> None:
         asked = self.asked(_Value)
         said = await self.desk.ask(asked.kernel, lambda link: link.about(asked.handle))
         value = said.value
@@ -224,7 +255,7 @@ class About(_Handler):
 
 
 class Reveal(_Handler):
-    async def post(self) -> None:
+    async def answer(self) -> None:
         asked = self.asked(_Reveal)
         try:
             key = base64.b64decode(asked.key, validate=True)
@@ -249,7 +280,7 @@ class Waiting(_Handler):
 class Pair(_Handler):
     """The page that asks for the code, which is printed now; and the code."""
 
-    async def get(self) -> None:
+    async def show(self) -> None:
         if not own_page.is_own_visit(self.request):
             raise Refusal(403, "not-this-page", "open this page in a tab of its own")
         try:
@@ -263,7 +294,7 @@ class Pair(_Handler):
         self.set_header("X-Frame-Options", "DENY")
         self.finish(pair_page.document(nonce, self.xsrf_token.decode("ascii"), self.pair_url))
 
-    async def post(self) -> None:
+    async def answer(self) -> None:
         code = "".join(self.asked(_Code).code.split())
         try:
             paired = self.desk.pairing.finish(self.identity, code)
@@ -276,4 +307,14 @@ class Pair(_Handler):
         self.say({"paired": True})
 
 
-ROUTES: Final = {"state": State, "about": About, "reveal": Reveal, "pair": Pair, "waiting": Waiting}
+class Frame(_Handler):
+    """The document in which the card shows a value."""
+
+    async def show(self) -> None:
+        document, headers = frame.document()
+        for name, value in headers.items():
+            self.set_header(name, value)
+        self.finish(document)
+
+
+ROUTES: Final = {"frame": Frame, "state": State, "about": About, "reveal": Reveal, "pair": Pair, "waiting": Waiting}

@@ -31,10 +31,9 @@ class NoPage(Exception):
 
 def launched(kernel_manager: Any, kernel: str) -> Launched:
     """The launch of a running kernel of this server. Raises NoKernel, NoPage."""
-    try:
-        manager = kernel_manager.get_kernel(kernel)
-    except KeyError:
-        raise NoKernel from None
+    if kernel not in kernel_manager:
+        raise NoKernel
+    manager = kernel_manager.get_kernel(kernel)
     provisioner = getattr(manager, "provisioner", None)
     if not isinstance(provisioner, CapkernelProvisioner):
         ours = getattr(manager, "kernel_name", "") == "capkernel" and provisioner is not None

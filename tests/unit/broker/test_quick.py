@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from capkernel.policy import default_policy
+from capkernel.policy.model import Approvals
 from capkernel.wire.plan import Plan, ScopeSite, Span, Use
 from capkernel.wire.worker import QUICK_METHODS, Call, CallResult, Invoke
 
@@ -108,3 +111,15 @@ def test_a_bug_is_told_by_its_type_alone(session: Session, monkeypatch: pytest.M
 def kind(session: Session, entry: str) -> str:
     answer, _ = session.broker.call_quickly(1, Invoke(entry, "read_bytes"))
     return answer.error.kind if answer.error else "ok"
+
+
+def test_what_the_person_decides_is_asked_on_the_other_link(start: Start, project: Path) -> None:
+    (project / "a.txt").write_text("hello\n")
+    policy = default_policy(project)
+    made = start(replace(policy, approvals=Approvals(ask=("files.read",))))
+    made.cell()
+    handle = made.access(made.open(), "a.txt")
+    before = made.audit_file.read_bytes()
+    answer, content = made.broker.call_quickly(7, Invoke(handle, "read_bytes"))
+    assert answer == CallResult(7, elsewhere=True)
+    assert (content, made.audit_file.read_bytes()) == (b"", before)
