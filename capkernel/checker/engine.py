@@ -139,7 +139,6 @@ class Engine:
             return ""
         self._warm.take_over()
         self._load(left[:1])
-        self._warm.freeze()
         return left[0] if left[0] in self._manager.modules else ""  # one that cannot be loaded is not tried again
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,6 +279,7 @@ class Engine:
         self._warm.load(names)
         if len(self._manager.modules) != before:
             self.recall.forget()
+            self._warm.freeze()
 
     def _star_names(self, names: Names) -> dict[str, SymbolTableNode] | None:
         """What the cell's star imports bring; None when one of them cannot be known."""
