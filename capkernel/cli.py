@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view, repl."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view, approve, repl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from capkernel.commands import audit, repl, view
+from capkernel.commands import approve, audit, repl, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.diagnostics.codes import CODES
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("code", nargs="?")
     explain.set_defaults(run=_explain)
     view.add_parser(commands)
+    approve.add_parser(commands)
     repl.add_parser(commands)
     return parser
 
@@ -107,6 +108,9 @@ def _install(arguments: argparse.Namespace) -> int:
         shutil.copytree(_kernelspec_files(), source)
         spec = json.loads((source / "kernel.json").read_text())
         spec["argv"] = kernel_argv()  # this interpreter by its absolute path, whatever `python` is in the server
+        if not arguments.sys_prefix:
+            # Servers of other environments read it, too, and refuse a kernelspec whose provisioner they do not have.
+            del spec["metadata"]["kernel_provisioner"]
         (source / "kernel.json").write_text(json.dumps(spec, indent=1))
         try:
             place = KernelSpecManager().install_kernel_spec(
@@ -227,16 +231,18 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from capkernel.checker.pinned import installed, problem
-    from capkernel.commands import secure_output, tracked
+    from capkernel.commands import active_outputs, secure_output, tracked
     from capkernel.sandbox import Level, survey
 
     found, secure = survey(), secure_output.line_ambient(Path.cwd())
+    active = active_outputs.line_ambient(Path.cwd())
     in_git, wrong = tracked.lines_ambient(Path.cwd()), problem()
     mypy = wrong or f"checker: mypy {installed()}"
     if arguments.json:
-        print(json.dumps({**json.loads(found.to_json()), "secure_output": secure, "checker": mypy, "git": in_git}))
+        said = {"secure_output": secure, "active_outputs": active, "checker": mypy, "git": in_git}
+        print(json.dumps({**json.loads(found.to_json()), **said}))
     else:
-        for line in [*found.lines(), secure, mypy, *in_git]:
+        for line in [*found.lines(), secure, active, mypy, *in_git]:
             _out.print(escape(line))
     return OK if found.level >= Level.STANDARD and not wrong else FAILED
 

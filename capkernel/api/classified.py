@@ -46,7 +46,7 @@ class Classified(Generic[T_co]):
         if type(other) is not Classified:
             raise TypeError(f"zip takes a Classified, got {type(other).__name__}")
         made = adopt(secrets.token_hex(16))
-        membrane.current().post(ZipClassified(made._handle, self._handle, other._handle))
+        membrane.current().post(ZipClassified(made._handle, self._handle, other._handle, made._type))
         return made
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ def classify(value: T, /, *, label: str | None = None) -> Classified[T]:
     """Move plain data into the vault. What is not plain data is refused here, with the place in it that is not."""
     blob = encode(value)
     made = adopt(secrets.token_hex(16))
-    membrane.current().post(Classify(made._handle, "" if label is None else str(label)), blob)
+    membrane.current().post(Classify(made._handle, "" if label is None else str(label), made._type), blob)
     return made
 
 
@@ -101,5 +101,5 @@ def adopt(handle: str) -> Classified[Any]:
 def _map(source: Classified[Any], f: Callable[[Any], Any], *, flat: bool) -> Classified[Any]:
     function, captured = membrane.current().describe(f)
     made = adopt(secrets.token_hex(16))
-    membrane.current().post(MapClassified(made._handle, source._handle, function, flat), captured)
+    membrane.current().post(MapClassified(made._handle, source._handle, function, flat, made._type), captured)
     return made

@@ -53,7 +53,8 @@ class Live(msgspec.Struct, frozen=True):
 
 class State(msgspec.Struct, frozen=True):
     """What a session holds; never a value. `epoch` counts up whenever its names may have changed. `names_count` is of
-    all names, also of those left out because there are too many; `names_known`: the checker could be asked."""
+    all names, also of those left out because there are too many; `names_known`: the checker could be asked.
+    `active_outputs`: scripts and widgets in outputs act in the page, by the policy's word."""
 
     epoch: int
     execution_count: int
@@ -64,6 +65,7 @@ class State(msgspec.Struct, frozen=True):
     live: Live
     profile: str
     sandbox: str
+    active_outputs: bool
 
 
 def verdict_of(content: dict[str, Any]) -> Verdict:

@@ -240,6 +240,9 @@ def _warnings(parsed: Parsed) -> Iterator[_Warning]:
         where = "classified values that cells show go there in clear text, for whoever can read the file"
         told = f"nothing will go there: {problem}" if problem else where
         yield _Warning(parsed.line("output.secure_file"), "output.secure_file", told)
+    if said.output.active:
+        problem = "outputs may run scripts, which act as you in your Jupyter page"
+        yield _Warning(parsed.line("output.active"), "output.active", problem)
     yield from _tracked(parsed)
 
 

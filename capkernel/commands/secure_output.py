@@ -17,13 +17,9 @@ def line_ambient(base: Path) -> str:
 
     Ambient authority: reads the policy that holds there, and looks at the file it names.
     """
-    named = os.environ.get("CAPKERNEL_POLICY") or None
-    if named is not None and not os.path.isabs(named):
-        return "secure output: not known, because CAPKERNEL_POLICY must be an absolute path"
-    try:
-        policy = resolve_ambient(base, named).policy
-    except PolicyError as problem:
-        return f"secure output: not known, because no session would start here: {visible(str(problem))}"
+    policy = policy_ambient(base)
+    if isinstance(policy, str):
+        return f"secure output: not known, because {policy}"
     path = policy.secure_file()
     if path is None:
         return "secure output: none (the policy's output.secure_file names none)"
@@ -31,6 +27,20 @@ def line_ambient(base: Path) -> str:
     if why:
         return f"secure output: {visible(str(path))} takes nothing: {why}"
     return f"secure output: {visible(str(path))} takes, in clear text, what cells show of classified values"
+
+
+def policy_ambient(base: Path) -> Policy | str:
+    """The policy of a session in the directory `base`, or why there is none, in visible text.
+
+    Ambient authority: reads the environment and the policy that holds there.
+    """
+    named = os.environ.get("CAPKERNEL_POLICY") or None
+    if named is not None and not os.path.isabs(named):
+        return "CAPKERNEL_POLICY must be an absolute path"
+    try:
+        return resolve_ambient(base, named).policy
+    except PolicyError as problem:
+        return f"no session would start here: {visible(str(problem))}"
 
 
 def problem_ambient(policy: Policy, base: Path | None) -> str:

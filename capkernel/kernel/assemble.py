@@ -19,10 +19,13 @@ from capkernel.broker.secure_output import SecureOutput, off
 from capkernel.checker.client import CheckerClient
 from capkernel.kernel import font_cache, runtime_dir
 from capkernel.kernel.checker_spawn import CheckerSpawner
+from capkernel.kernel.classified_bundle import ClassifiedBundles
+from capkernel.kernel.launcher import Launcher
 from capkernel.kernel.memory_root import MemoryRoot
+from capkernel.kernel.page_reveal import PageReveal
 from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Recorder
-from capkernel.kernel.settings import Settings
+from capkernel.kernel.settings import ACTIVE_OUTPUTS, Settings
 from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
 from capkernel.kernel.worker_spawn import WorkerSpawner, memory_limit
@@ -47,7 +50,9 @@ class Assembly:
     notices: tuple[str, ...] = ()
     session: str = field(default_factory=lambda: uuid.uuid4().hex)  # in the audit and the records
     excluded: tuple[tuple[str, str], ...] = ()  # path and what it is, beyond what this process sees by itself
+    launcher: Launcher | None = None  # a Jupyter server that can show values in its page
     news: list[str] = field(default_factory=list)  # lines for the person, told with the next cell
+    given: dict[str, int] = field(default_factory=dict)  # secrets of the policy, and descriptors of them
     _lost: Callable[[str], None] = field(default=lambda _why: None)
     _progress: Callable[[str], None] = field(default=lambda _line: None)
 
@@ -60,6 +65,7 @@ class Assembly:
         policy: str | None,
         profile: str | None,
         excluded: Iterable[tuple[str, str]] = (),
+        launcher: Launcher | None = None,
     ) -> Assembly:
         """Read the policy. Raises PolicyError; a launcher's profile may only be stricter than the policy's."""
         resolved = resolve_ambient(base, policy)
@@ -74,13 +80,15 @@ class Assembly:
             )
         places = [*excluded, *((str(file), "a policy file") for file in resolved.files)]
         places += [(runtime, "the runtime directory"), (runtime_dir.parent_directory(), "the runtime directory")]
-        return cls(said, Path(base), Path(runtime), notices, excluded=tuple(places))
+        return cls(said, Path(base), Path(runtime), notices, excluded=tuple(places), launcher=launcher)
 
     def settings(self) -> Settings:
         """What the kernel itself needs to know. Raises RecordsUnavailable."""
         notices = [*([self.policy.notice] if self.policy.notice else []), *self.notices]
         if self._minimum() is Level.NONE:
             notices.append("the policy allows sessions WITHOUT isolation: native code in a cell may reach your files")
+        if self.policy.output.active:
+            notices.append(ACTIVE_OUTPUTS)
         limits = self.policy.limits
         later = (font_cache.build,) if font_cache.missing() else ()
         records = self.policy.records
@@ -88,6 +96,7 @@ class Assembly:
         return Settings(
             limits.output_bytes, limits.cell_seconds, tuple(notices), later, self.news, recorder,
             cell_memory_mb=limits.cell_memory_mb, profile=self.policy.profile,
+            active_outputs=self.policy.output.active,
         )  # fmt: skip
 
     def parts(self) -> Parts:
@@ -107,10 +116,12 @@ class Assembly:
         if self.policy.files.memory:
             memory = MemoryRoot.make()
             exclusions = Exclusions.ambient(self.policy.source, places, granted=str(memory.path))
-            broker = Broker(memory.granted_by(self.policy), memory.path, vault, audit, exclusions, memory.room)
+            policy = memory.granted_by(self.policy)
+            broker = Broker(policy, memory.path, vault, audit, exclusions, memory.room, self.given)
             broker.at_end.append(memory.close)
         else:
-            broker = Broker(self.policy, self.base, vault, audit, Exclusions.ambient(self.policy.source, places))
+            exclusions = Exclusions.ambient(self.policy.source, places)
+            broker = Broker(self.policy, self.base, vault, audit, exclusions, given=self.given)
         if secure is not None:
             broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
@@ -120,7 +131,17 @@ class Assembly:
             vault=vault,
             minimum=self._minimum(),
             listen=self._listen,
-            view=ViewServer(self.runtime, self.base, broker, vault, audit),
+            view=ViewServer(
+                self.runtime,
+                self.base,
+                broker,
+                vault,
+                audit,
+                broker.approvals,
+                page=PageReveal(self.launcher, self.policy),
+            ),
+            approvals=broker.approvals,
+            classified=ClassifiedBundles(broker.ledger, vault.origins),
         )
 
     def _listen(self, lost: Callable[[str], None], progress: Callable[[str], None]) -> None:

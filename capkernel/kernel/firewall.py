@@ -4,7 +4,9 @@ Rule 1: closed lists. A message kind, a field or a MIME type that is not named h
 Rule 2: whatever is dropped, `text/plain` stays, so an output never vanishes without a word.
 Rule 3: everything counts against the cell's output limit, and past it nothing but one marker goes out.
 Rule 4: `application/vnd.capkernel.*`, display ids of the kernel's own and the names of its own errors cannot come from
-here.
+here. A displayed Classified comes as its handle, and its whole bundle is made of the broker's records.
+With active outputs (`output.active`, the operator's word) rules 3 and 4 hold, and of rule 1 only the list of kinds:
+every MIME type passes as it is.
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from capkernel.kernel.classified_bundle import Bundles
 from capkernel.kernel.html import clean_html
 from capkernel.kernel.image import clean_jpeg, clean_png
 from capkernel.kernel.latex import is_plain_math
 from capkernel.kernel.text import clean_text, show_hidden, size_of
-from capkernel.wire.worker import Published
+from capkernel.wire.worker import HANDLE_MIME, Published
 
 DEFAULT_LIMIT = 10 * 1024 * 1024
 _LEAST = 256  # bytes that any message counts for: a page also dies of a million empty ones
@@ -30,6 +34,7 @@ _LATE = 1024 * 1024  # bytes that a cell may put out after its end
 _LINES = 500  # of a traceback
 _NAME = 200  # characters of a display id or an exception's name
 _DISPLAY_ID = "worker-"
+_DISPLAYS = frozenset({"display_data", "update_display_data", "execute_result"})
 _STREAMS = frozenset({"stdout", "stderr"})
 _LONGEST = 100_000  # characters of an exception's text, or of one line of its traceback
 _MOST_TEX = 100_000  # characters of a formula
@@ -40,38 +45,76 @@ KERNEL_ERRORS = frozenset({
     "SessionNotReady", "VaultLost", "WorkerDied",
 })  # fmt: skip
 _FORGED = "cell."
+_MARKUP = re.compile(r"<[^>]*>")  # of cleaned HTML
+_LOOKED_AT = 1_000_000  # characters of HTML that are looked through for a script
+HINT: Final = (
+    "capkernel: this output needs scripts or widgets, which act as you in your page, so only its text is shown. The "
+    "operator may allow them: `[output] active = true` in the policy\n"
+)
 _SIZES = frozenset({"width", "height"})
+
+
+_OWN: Final = "capkernel"
+_ACTS: Final = ("application/javascript", "application/vnd.")  # MIME types that begin so run code, or would like to
 
 
 @dataclass(frozen=True)
 class Output:
-    """A message for iopub."""
+    """A message for iopub. `metadata` is the message's own; of comm messages only, as are `buffers`."""
 
     kind: str
     content: dict[str, Any]
+    metadata: dict[str, Any] | None = None
+    buffers: tuple[bytes, ...] = ()
 
 
 class CellOutput:
-    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes."""
+    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes. `active`: of any MIME type.
+    `classified`: see `kernel.classified_bundle`."""
 
-    def __init__(self, count: int, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self, count: int, limit: int = DEFAULT_LIMIT, *, active: bool = False, classified: Bundles = lambda _: None
+    ) -> None:
         self._count = count
+        self._active = active
+        self._classified = classified
+        self._hinted = False
         self._limit = limit
         self._left = limit
         self._marked = False
 
     def passed(self, message: Published) -> list[Output]:
         """What goes out for `message`: usually one output, none, or the marker that says the limit is reached."""
-        output = _PASS[message.kind](message.content, self._count) if message.kind in _PASS else None
+        if message.kind in _DISPLAYS:
+            output: Output | None = _display(message.kind, message.content, self._count, active=self._active)
+        else:
+            output = _PASS[message.kind](message.content) if message.kind in _PASS else None
         if output is None:
             return []
-        return self.counted(output)
+        if message.kind in _DISPLAYS and self._masked(message.content.get("data"), output):
+            return self.counted(output)
+        passed = self.counted(output)
+        if self._active or self._hinted or message.kind not in _DISPLAYS:
+            return passed
+        if _acts(message.content.get("data"), output.content["data"]):
+            self._hinted = True
+            passed += self.counted(Output("stream", {"name": "stderr", "text": HINT}))
+        return passed
+
+    def _masked(self, data: Any, output: Output) -> bool:
+        """Put the kernel's bundle in place of what the worker showed of a Classified, when it is one."""
+        handle = data.get(HANDLE_MIME) if isinstance(data, dict) else None
+        bundle = self._classified(handle) if isinstance(handle, str) else None
+        if bundle is None:
+            return False
+        output.content.update(data=bundle, metadata={})
+        return True
 
     def counted(self, output: Output) -> list[Output]:
         """`output` if it is within the limit. A stream is cut to fit; anything else goes whole or not at all."""
         if self._marked:
             return []
-        size = max(_LEAST, _size(output.content))
+        size = max(_LEAST, _size(output.content) + sum(map(len, output.buffers)))
         if output.kind == "stream":
             size = max(1, _size(output.content))
         if size <= self._left:
@@ -116,10 +159,16 @@ def clean_error(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def clean_bundle(data: Any) -> dict[str, Any]:
-    """The MIME types of `data` that may pass, made harmless. Always holds `text/plain`."""
+def clean_bundle(data: Any, *, active: bool = False) -> dict[str, Any]:
+    """The MIME types of `data` that may pass, made harmless (`active`: as they are). Always holds `text/plain`."""
     kept: dict[str, Any] = {}
-    if isinstance(data, dict):
+    if isinstance(data, dict) and active:
+        for mime, value in data.items():
+            if isinstance(mime, str) and len(mime) <= _NAME and not _is_own(mime):
+                passed = _plain(value) if mime == "text/plain" else as_json(value)
+                if passed is not None:
+                    kept[mime] = passed
+    elif isinstance(data, dict):
         for mime, value in data.items():
             clean = _CLEAN.get(mime)
             cleaned = clean(value) if clean is not None else None
@@ -134,46 +183,72 @@ def clean_bundle(data: Any) -> dict[str, Any]:
     return kept
 
 
-def _stream(content: dict[str, Any], _count: int) -> Output | None:
+def _stream(content: dict[str, Any]) -> Output | None:
     name, text = content.get("name"), content.get("text")
     if name not in _STREAMS or not isinstance(text, str):
         return None
     return stream(str(name), text)
 
 
-def _error(content: dict[str, Any], _count: int) -> Output:
+def _error(content: dict[str, Any]) -> Output:
     return Output("error", clean_error(content))
 
 
-def _clear(content: dict[str, Any], _count: int) -> Output:
+def _clear(content: dict[str, Any]) -> Output:
     return Output("clear_output", {"wait": content.get("wait") is True})
 
 
-def _display(kind: str) -> Callable[[dict[str, Any], int], Output]:
-    def passed(content: dict[str, Any], count: int) -> Output:
-        data = clean_bundle(content.get("data"))
-        out: dict[str, Any] = {"data": data, "metadata": _metadata(content.get("metadata"), data)}
-        if kind == "execute_result":
-            out["execution_count"] = count
-        transient = content.get("transient")
-        identity = transient.get("display_id") if isinstance(transient, dict) else None
-        if isinstance(identity, str) and 0 < len(identity) <= _NAME:
-            out["transient"] = {"display_id": _DISPLAY_ID + clean_text(identity)}
-        elif kind != "execute_result":
-            out["transient"] = {}
-        return Output(kind, out)
+def _display(kind: str, content: dict[str, Any], count: int, *, active: bool) -> Output:
+    data = clean_bundle(content.get("data"), active=active)
+    metadata = content.get("metadata")
+    kept = without_own(metadata) if active else _metadata(metadata, data)
+    out: dict[str, Any] = {"data": data, "metadata": kept if isinstance(kept, dict) else {}}
+    if kind == "execute_result":
+        out["execution_count"] = count
+    transient = content.get("transient")
+    identity = transient.get("display_id") if isinstance(transient, dict) else None
+    if isinstance(identity, str) and 0 < len(identity) <= _NAME:
+        out["transient"] = {"display_id": _DISPLAY_ID + clean_text(identity)}
+    elif kind != "execute_result":
+        out["transient"] = {}
+    return Output(kind, out)
 
-    return passed
 
-
-_PASS: dict[str, Callable[[dict[str, Any], int], Output | None]] = {
+_PASS: dict[str, Callable[[dict[str, Any]], Output | None]] = {
     "stream": _stream,
     "error": _error,
     "clear_output": _clear,
-    "display_data": _display("display_data"),
-    "update_display_data": _display("update_display_data"),
-    "execute_result": _display("execute_result"),
 }
+
+
+def _acts(data: Any, kept: dict[str, Any]) -> bool:
+    """Whether an output needed code in the page, and what is `kept` of it does not show the same."""
+    if not isinstance(data, dict):
+        return False
+    html = data.get("text/html")
+    script = isinstance(html, str) and "text/html" not in kept and "<script" in html[:_LOOKED_AT]
+    return script or any(isinstance(mime, str) and mime.startswith(_ACTS) and not _is_own(mime) for mime in data)
+
+
+def _is_own(mime: str) -> bool:
+    return mime.lower().startswith(f"application/vnd.{_OWN}")
+
+
+def as_json(value: Any) -> Any:
+    """What came out of msgpack, as JSON has it; None when it has no word for it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def without_own(metadata: Any) -> Any:
+    """Metadata as JSON has it, without the key that only the kernel writes."""
+    if not isinstance(metadata, dict):
+        return {}
+    return as_json({key: value for key, value in metadata.items() if key != _OWN})
 
 
 def _metadata(metadata: Any, data: dict[str, Any]) -> dict[str, Any]:
@@ -205,7 +280,10 @@ def _html(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     cleaned = clean_html(value.encode("utf-8", "replace").decode("utf-8"))
-    return cleaned if cleaned is not None and cleaned.strip() else None
+    if cleaned is None or not cleaned.strip():
+        return None
+    # A place for a script to draw in is nothing without it.
+    return None if "<script" in value[:_LOOKED_AT] and not _MARKUP.sub("", cleaned).strip() else cleaned
 
 
 def _latex(value: Any) -> str | None:

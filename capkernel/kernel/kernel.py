@@ -1,6 +1,7 @@
 """The Jupyter kernel: a closed list of requests, each answered from here; cells go through the pipeline.
 
-Rule 1: a request type that is not in the list is refused. No comm, no debugger, no subshell reaches anything.
+Rule 1: a request type that is not in the list is refused. No debugger, no subshell reaches anything; a comm message
+does only with active outputs (`output.active`).
 Rule 2: everything that goes out on iopub for a cell passed the firewall, or was made by the kernel.
 Rule 3: the event loop never waits for the worker, the person or the disk.
 """
@@ -13,7 +14,6 @@ import asyncio
 import contextlib
 import itertools
 import platform
-import time
 from collections import OrderedDict
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -24,23 +24,29 @@ from traitlets import Any as AnyTrait
 from traitlets import Float
 from zmq.eventloop.zmqstream import ZMQStream
 
+from capkernel.broker.questions import Waiting
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
+from capkernel.kernel.comms import Comms
 from capkernel.kernel.firewall import CellOutput, Output, stream
 from capkernel.kernel.own_requests import CHECK, STATE, OwnRequests
 from capkernel.kernel.pipeline import CellRun, Pipeline, failure
 from capkernel.kernel.records import History
 from capkernel.kernel.requests import ON_CONTROL, Requests, error
+from capkernel.kernel.settings import ACTIVE_OUTPUTS
 from capkernel.kernel.supervisor import NotReady, Sinks, Supervisor
 from capkernel.version import __version__
 from capkernel.wire.codekey import FIRST_UNNUMBERED
-from capkernel.wire.worker import InputReply, InputRequest, Published
+from capkernel.wire.worker import COMM_KINDS, Comm, InputReply, InputRequest, Published
 
 _REQUESTS_KEPT = 1000
+_COMM_REQUESTS_KEPT = 200  # a slider that is dragged sends hundreds
 _EXPRESSIONS = 32  # of one cell
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
 ASKS = "the cell asks: "
+_INPUT = "input"
+DECISION_WAITS = "capkernel: waiting for your decision in `capkernel view` or `capkernel approve`: "
 
 
 @dataclass
@@ -78,12 +84,22 @@ class CapKernel(Kernel):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         own = {CHECK: self.check_request, STATE: self.state_request}
+        if self.settings.active_outputs:
+            own |= dict.fromkeys(COMM_KINDS, self.comm_message)
         self.shell_handlers = self._shell_requests = Requests(self.shell_handlers | own, self._answer)
         control = {kind: handler for kind, handler in self.control_handlers.items() if kind in ON_CONTROL}
         control[STATE] = self.state_request_aside
         self.control_handlers = Requests(control, self._answer)
+        self._comms = Comms()
+        if self.settings.active_outputs:
+            self.banner = f"{self.banner}\n{ACTIVE_OUTPUTS}"
         self._supervisor: Supervisor = self.supervisor
-        self._supervisor.attach(Sinks(self._published, self._printed, self._asked))
+        self._supervisor.attach(
+            Sinks(self._published, self._commed, self._printed, self._asked, self._worker_ended),
+        )
+        if self._supervisor.approvals is not None:
+            self._supervisor.approvals.asked = self._decision_waits
+            self._supervisor.approvals.settled = self._decision_made
         self._texts = CellTexts()
         self._numbers = itertools.count(1)
         self._pipeline = Pipeline(
@@ -97,6 +113,7 @@ class CapKernel(Kernel):
         self._unnumbered = itertools.count(FIRST_UNNUMBERED)
         self._own = OwnRequests(self._supervisor, self._pipeline, self._texts, self._unnumbered)
         self._requests: OrderedDict[int, _Request] = OrderedDict()
+        self._comm_requests: OrderedDict[int, _Request] = OrderedDict()
         self._arrivals = itertools.count(1)
         self._arrived = 0
         self._abort_through = 0
@@ -225,12 +242,42 @@ class CapKernel(Kernel):
         count = self.execution_count
         cell = CellRun(
             request, number, count, code, silent, store_history, allow_stdin,
-            CellOutput(count, self.settings.output_bytes), lambda output: self._publish(output, parent, cell),
+            self._new_output(count), lambda output: self._publish(output, parent, cell),
+            known_as=parent["header"]["msg_id"] if self.settings.active_outputs else "",
         )  # fmt: skip
         self._requests[request] = _Request(parent, ident, cell)
         while len(self._requests) > _REQUESTS_KEPT:
             self._requests.popitem(last=False)
         return cell
+
+    def _new_output(self, count: int) -> CellOutput:
+        return CellOutput(
+            count, self.settings.output_bytes, active=self.settings.active_outputs,
+            classified=self._supervisor.classified,
+        )  # fmt: skip
+
+    async def comm_message(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:  # noqa: ARG002
+        """A widget's message. It waits for the cell that runs, as in ipykernel; what it calls has no authority."""
+        request = next(self._numbers)
+        made = self._comms.from_client(
+            request, parent["header"], parent.get("content"), parent.get("metadata"), parent.get("buffers")
+        )
+        if made is None:
+            return
+        count = self.execution_count
+        callback = CellRun(
+            request, next(self._unnumbered), count, "", False, False, False,
+            self._new_output(count), lambda output: self._publish(output, parent, callback),
+        )  # fmt: skip
+        self._comm_requests[request] = _Request(parent, ident, callback)
+        while len(self._comm_requests) > _COMM_REQUESTS_KEPT:
+            self._comm_requests.popitem(last=False)
+        await self._pipeline.deliver(callback, *made)
+        callback.output.finish()
+
+    async def comm_info_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        content = {"status": "ok", "comms": self._comms.info(parent["content"].get("target_name"))}
+        self._answer(stream, ident, parent, "comm_info_request", content)
 
     def _reply_execute(
         self, stream: Any, ident: Any, parent: dict[str, Any], reply: dict[str, Any], own: dict[str, Any] | None = None
@@ -287,7 +334,8 @@ class CapKernel(Kernel):
         self._answer(stream, ident, parent, STATE, await asyncio.wrap_future(found))
 
     async def _state(self) -> dict[str, Any]:
-        return await self._own.state(self.execution_count, profile=self.settings.profile)
+        settings = self.settings
+        return await self._own.state(self.execution_count, profile=settings.profile, active=settings.active_outputs)
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         status, indent = self._texts.completeness(code) if _is_text(code) else ("invalid", None)
@@ -327,7 +375,7 @@ class CapKernel(Kernel):
         if request is None or cell is None or not theirs or not cell.allow_stdin or asked.password:
             worker.answer(InputReply(asked.request, None))
             return
-        cell.asked_since = time.monotonic()
+        cell.waits.begin(_INPUT)
         prompt = _question(asked.prompt)
         sent = self.session.send(
             self.stdin_socket, "input_request", {"prompt": prompt, "password": False}, request.parent,
@@ -349,25 +397,61 @@ class CapKernel(Kernel):
         if cell is None or worker is None or not self._question or (question and question != self._question):
             return  # an answer to a question that an interrupt ended
         self._question = ""
-        if cell.asked_since is not None:
-            cell.asked_seconds += time.monotonic() - cell.asked_since
-            cell.asked_since = None
+        cell.waits.end(_INPUT)
         given = value if isinstance(value, str) and value != _END_OF_FILE else None
         worker.answer(InputReply(cell.request, given if given is None or _is_text(given) else None))
 
+    def _decision_waits(self, question: Waiting) -> None:
+        """Say so in the cell's output, in words of ours; nothing in a notebook can answer."""
+        cell = self._pipeline.running
+        if question.cell is None or cell is None:
+            return
+        cell.waits.begin(question.id)
+        what = f"{question.kind} {question.about}".rstrip()
+        cell.publish(stream("stderr", f"{DECISION_WAITS}{what}\n"))
+
+    def _decision_made(self, question: Waiting) -> None:
+        cell = self._pipeline.running
+        if cell is not None:
+            cell.waits.end(question.id)
+
     # ── outputs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _handed(self, number: int) -> _Request | None:
+        request = self._requests.get(number) or self._comm_requests.get(number)
+        return request if request is not None and request.cell is not None and request.cell.handed else None
+
     def _published(self, message: Published) -> None:
-        request = self._requests.get(message.request)
-        if request is None or request.cell is None or not request.cell.handed:
+        request = self._handed(message.request)
+        if request is None or request.cell is None:
             return
         for output in request.cell.output.passed(message):
             self._publish(output, request.parent, request.cell)
 
+    def _commed(self, message: Comm, blob: bytes) -> None:
+        request = self._handed(message.request)
+        if not self.settings.active_outputs or request is None or request.cell is None:
+            return
+        output = self._comms.from_worker(message, blob)
+        if output is None:
+            return
+        passed = request.cell.output.counted(output)
+        if output in passed or output.kind == "comm_close":
+            self._comms.sent(output)
+        for one in passed:
+            self._publish(one, request.parent, request.cell)
+
+    def _worker_ended(self) -> None:
+        for comm in self._comms.clear():
+            content = {"comm_id": comm, "data": {}}
+            self.session.send(self.iopub_socket, "comm_close", content, parent={}, ident=self._topic("comm_close"))
+
     def _printed(self, name: str, text: str) -> None:
+        running = self._pipeline.running
+        callback = None if running is None else self._comm_requests.get(running.request)
         # A cell that is being judged, or was refused, shows nothing of the worker.
         handed = (found for found in reversed(self._requests.values()) if found.cell is not None and found.cell.handed)
-        request = next(handed, None)
+        request = callback or next(handed, None)
         if request is None or request.cell is None:
             return  # before the first cell: kept by the worker's handle, to explain a failed start
         for output in request.cell.output.counted(stream(name, text)):
@@ -379,9 +463,10 @@ class CapKernel(Kernel):
         if self.settings.recorder is not None:
             cell.transcript.add(output)
         out = with_authority(output, cell.authority)
+        metadata = message_metadata(cell.authority) if out.metadata is None else out.metadata
         self.session.send(
-            self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind),
-            metadata=message_metadata(cell.authority),
+            self.iopub_socket, out.kind, out.content, parent=parent, ident=self._topic(out.kind), metadata=metadata,
+            buffers=out.buffers or None,
         )  # fmt: skip
 
     def _tell_notices(self, cell: CellRun) -> None:

@@ -95,8 +95,8 @@ class OwnRequests:
         shown = self._pipeline.named(render_text(found, self._pipeline.sources | {number: text}))
         return {**_accepted(shown, NOTHING, found, {}, ""), "verdict": "refused"}
 
-    async def state(self, count: int, *, profile: str) -> dict[str, Any]:
-        """The content of the reply. `count`: of cells so far."""
+    async def state(self, count: int, *, profile: str, active: bool) -> dict[str, Any]:
+        """The content of the reply. `count`: of cells so far. `active`: whether outputs may act in the page."""
         checker = self._supervisor.idle_checker
         if self._pipeline.running is None:
             await self._pipeline.settle()
@@ -124,6 +124,7 @@ class OwnRequests:
             },
             "profile": profile,
             "sandbox": "" if report is None else report.level.label,
+            "active_outputs": active,
         }
 
 

@@ -34,10 +34,12 @@ from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Transcript
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.timing_magics import Expanded
+from capkernel.kernel.waits import Waits
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
+from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.local_names import NO_NAMES, LocalNames
-from capkernel.wire.worker import Evaluate, Execute, Finished, Timed
+from capkernel.wire.worker import Comm, Evaluate, Execute, Finished, Timed
 
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -71,9 +73,9 @@ class CellRun:
     handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
     authority: str = ""  # the line that says what it may do, once it is accepted
     metadata: dict[str, Any] | None = None  # of its reply
-    asked_since: float | None = None  # it waits for the person since
-    asked_seconds: float = field(default=0.0)
+    waits: Waits = field(default_factory=Waits)  # for the person
     transcript: Transcript = field(default_factory=Transcript)  # for the records
+    known_as: str = ""  # to the client, when outputs may be active
 
 
 class Pipeline:
@@ -343,10 +345,27 @@ class Pipeline:
             broker.close_cell()
         return _evaluated(finished.content)
 
-    async def _finish(self, cell: CellRun, worker: WorkerProcess, message: Execute | Evaluate) -> Finished:
+    async def deliver(self, callback: CellRun, message: Comm, blob: bytes) -> None:
+        """Hand a comm message to the worker. What it calls there is limited as a cell is, and no cell is open for it:
+        the broker does nothing on its word. When the worker dies of it, the next cell tells."""
+        worker = self._supervisor.idle_worker
+        if worker is None:
+            return
+        self._interrupted = False
+        self.running = callback
+        try:
+            await self._finish(callback, worker, message, blob)
+        except (WorkerDied, LocalProtocolError):
+            return
+        finally:
+            self.running = None
+
+    async def _finish(
+        self, cell: CellRun, worker: WorkerProcess, message: Execute | Evaluate | Comm, blob: bytes = b""
+    ) -> Finished:
         """The end of the cell in the worker, or its forced end when it takes longer than the policy allows."""
         cell.handed = True
-        future = worker.request(message)
+        future = worker.request(message, blob)
         if self._interrupted:  # it came between the verdict and now
             self._supervisor.interrupt()
         begun = time.monotonic()
@@ -355,10 +374,7 @@ class Pipeline:
             done, _ = await asyncio.wait({future}, timeout=left)
             if done:
                 return future.result()
-            asked = cell.asked_seconds
-            if cell.asked_since is not None:
-                asked += time.monotonic() - cell.asked_since
-            left = self._cell_seconds - (time.monotonic() - begun - asked)
+            left = self._cell_seconds - (time.monotonic() - begun - cell.waits.seconds())
         limit = f"longer than {self._cell_seconds:g} s (limits.cell_seconds in the policy)"
         worker.interrupt()
         done, _ = await asyncio.wait({future}, timeout=_GRACE_SECONDS)
@@ -438,7 +454,7 @@ def _may_need_vault(cell: CellRun, verdict: Accepted) -> bool:
     """Whether the cell can touch a classified value: its plan says so, or a name of what makes one stands in it. What
     an earlier cell defined made that cell wait."""
     plan = verdict.plan
-    return bool(plan.masks or plan.pure or plan.tables or plan.sinks) or "classif" in cell.text.lower()
+    return bool(plan.masks or plan.pure or plan.tables or plan.sinks or plan.asks) or "classif" in cell.text.lower()
 
 
 def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:
@@ -452,7 +468,7 @@ def _execute(cell: CellRun, verdict: Accepted) -> Execute:
     return Execute(
         request=cell.request, cell=cell.number, raw=cell.raw, text=cell.text, silent=cell.silent,
         store_history=cell.store_history, allow_stdin=cell.allow_stdin, masks=verdict.plan.masks, names=cell.names,
-        timed=cell.timed,
+        timed=cell.timed, parent=cell.known_as,
     )  # fmt: skip
 
 

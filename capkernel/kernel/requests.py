@@ -7,6 +7,7 @@ Rule 2: a handler sees content of the types below and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -65,6 +66,10 @@ class Requests(dict[str, Handler]):
 
     def _guarded(self, kind: str, handler: Handler) -> Handler:
         async def guarded(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+            if not kind.endswith("_request"):  # a comm message: it has no reply, and its handler looks for itself
+                with contextlib.suppress(Exception):
+                    await handler(stream, ident, parent)
+                return
             problem = malformed(kind, parent.get("content"))
             if problem:
                 self._reply(stream, ident, parent, kind, error("MalformedRequest", problem))

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from capkernel.kernel.recorder import Recorder
+
+
+ACTIVE_OUTPUTS: Final = (
+    "active outputs are ON (output.active in the policy): a script in an output acts as you in this page, so secrets "
+    "are not shown in it; `capkernel view` shows them"
+)
+"""How a session says so."""
 
 
 @dataclass(frozen=True)
@@ -24,3 +31,4 @@ class Settings:
     recorder: Recorder | None = None
     cell_memory_mb: int | None = None  # as it is told when a cell meets it
     profile: str = ""  # of the checker, as it is told to clients
+    active_outputs: bool = False  # scripts, widgets and comms may act in the page: no secret is shown in it

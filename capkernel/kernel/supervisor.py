@@ -15,10 +15,11 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
+from capkernel.kernel.classified_bundle import Bundles
+from capkernel.kernel.ports import ApprovalsPort, BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
-from capkernel.wire.worker import InputRequest, Published
+from capkernel.wire.worker import Comm, InputRequest, Published
 
 _NAMES_SHOWN = 20
 _DEATHS_IN_A_ROW = 3
@@ -33,7 +34,8 @@ class NotReady(Exception):
 @dataclass(frozen=True)
 class Parts:
     """What a supervisor puts together. `make_checker` gives a new checker, not started. `listen` takes who is to be
-    told that the vault died, and who is to be told what a long start is doing."""
+    told that the vault died, and who is to be told what a long start is doing. `classified`: what clients get of a
+    displayed Classified."""
 
     spawn_worker: Callable[[], Spawned]
     make_checker: Callable[[], CheckerPort]
@@ -42,15 +44,19 @@ class Parts:
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
     view: ViewPort | None = None
+    approvals: ApprovalsPort | None = None
+    classified: Bundles = lambda _: None
 
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where a worker's outputs and questions go."""
+    """Where a worker's outputs, comm messages and questions go, and who is told that a worker has ended."""
 
     published: Callable[[Published], None]
+    comm: Callable[[Comm, bytes], None]
     printed: Callable[[str, str], None]
     asked: Callable[[InputRequest], None]
+    ended: Callable[[], None]
 
 
 class Supervisor:
@@ -58,13 +64,17 @@ class Supervisor:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._sinks = Sinks(lambda _: None, lambda *_: None, lambda _: None)
+        self._sinks = Sinks(lambda _: None, lambda *_: None, lambda *_: None, lambda _: None, lambda: None)
         self.broker = parts.broker
+        self.approvals = parts.approvals
+        self.classified = parts.classified
         self._handlers = Handlers(
             published=lambda message: self._sinks.published(message),
+            comm=lambda message, blob: self._sinks.comm(message, blob),
             printed=lambda name, text: self._sinks.printed(name, text),
             asked=lambda request: self._sinks.asked(request),
             call=parts.broker.call,
+            call_quickly=parts.broker.call_quickly,
             post=parts.broker.post,
             ended=self._worker_ended,
         )
@@ -160,6 +170,8 @@ class Supervisor:
         worker = self._worker
         if worker is not None:
             worker.interrupt()
+        if self.approvals is not None:
+            self.approvals.interrupt()
 
     def commit(self, bound: tuple[str, ...], deleted: tuple[str, ...]) -> None:
         """Remember names, to say which are lost when the worker dies."""
@@ -286,6 +298,7 @@ class Supervisor:
         self.epoch += 1
         self._worker_loss = f"the worker process ended between cells: {worker.obituary()}"
         self._parts.broker.close_cell()
+        self._sinks.ended()
         if self._starting is not None and self._starting.done():
             self._restart_soon()
 

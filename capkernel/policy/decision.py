@@ -1,9 +1,9 @@
-"""What a policy answers. Two cases, both values: a decision is never an exception and never a truth value."""
+"""What a policy answers. Three cases, all values: a decision is never an exception and never a truth value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Never
+from typing import Literal, Never
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,28 @@ class Denied:
         raise TypeError("a decision has no truth value: match it against Allowed and Denied")
 
 
-Decision = Allowed | Denied
+@dataclass(frozen=True)
+class AskPerson:
+    """The effect may happen when the person says so, and not before.
+
+    kind: the name of the effect, as in the audit. title: what is asked, in our words. subject: what a denial is
+    remembered by. facts: names and what we know, for the person. reason: the cell's claim. needs, handle, key: see
+    `wire.view.Question`.
+    """
+
+    kind: str
+    title: str
+    subject: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...] = ()
+    needs: Literal["decision", "release", "secret"] = "decision"
+    reason: str = ""
+    handle: str = ""
+    key: bytes = b""
+
+    def __bool__(self) -> Never:
+        raise TypeError("a decision has no truth value: match it against Allowed, Denied and AskPerson")
+
+
+Decision = Allowed | Denied | AskPerson
 
 ALLOWED = Allowed()

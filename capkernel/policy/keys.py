@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from capkernel.policy.approvable import COVERED
+
 _NARROWER: Final = "trusted files; an untrusted one only "
 
 
@@ -103,6 +105,13 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + "lowers it",
         ),
         Key(
+            "limits.approval_seconds",
+            "seconds, more than 0, at most 86400",
+            "How long a question waits for your decision; then the answer is no. A cell's own time stands still "
+            "meanwhile.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
             "sandbox.minimum",
             '"full", "standard", "partial" or "none"',
             "The lowest isolation of the worker at which a session starts; `capkernel doctor` says what this machine "
@@ -129,6 +138,50 @@ KEYS: Final[dict[str, Key]] = {
             "appended to; made with mode 0600 when it is not there. It must lie outside of the roots and of the "
             "notebook's directory, and be a regular file of yours that nobody else may read: otherwise nothing goes "
             "there, and the session says why.",
+            "trusted files; never an untrusted one",
+        ),
+        Key(
+            "output.active",
+            "true or false",
+            "Whether outputs may act in the page that shows them: scripts, SVG, plotly, ipywidgets and anywidget, with "
+            "their messages in both directions. A script in an output acts as you: it can use your Jupyter login. "
+            "Secrets are then shown outside of that page only, and every session says so.",
+            _NARROWER + "switches it off",
+        ),
+        Key(
+            "viewer.pairing",
+            "true or false",
+            "Whether values are shown in a Jupyter page only after you typed the code that the Jupyter server printed "
+            "where it was started.",
+            _NARROWER + "switches it on",
+        ),
+        Key(
+            "viewer.high",
+            "list of patterns in gitignore syntax",
+            "Origins whose values are always shown in a Jupyter page only after pairing: paths of files, read as in "
+            "files.classified, or other origins as the card shows them.",
+            _NARROWER + "makes all values need pairing",
+        ),
+        Key(
+            "approvals.ask",
+            "list of effects: " + ", ".join(COVERED),
+            "What waits for your decision in `capkernel view` or `capkernel approve`, each time. files.write asks for "
+            "everything that makes or changes a file or folder, files.overwrite_classified lets you allow what "
+            'files.classified_write = "new" refuses.',
+            _NARROWER + "adds effects",
+        ),
+        Key(
+            "approvals.declassify",
+            "true or false",
+            "Whether a cell may ask you to release a classified value to it (request_declassify). Nothing is ever "
+            "released without your decision about that very value.",
+            _NARROWER + "switches it off",
+        ),
+        Key(
+            "secrets",
+            'tables: [secrets.NAME] env = "VARIABLE"',
+            "Secrets that request_secret(NAME) takes from an environment variable that the kernel was started with, "
+            "as a classified value. Every other name you are asked to type.",
             "trusted files; never an untrusted one",
         ),
     )
@@ -160,6 +213,9 @@ STARTING_FILE: Final = """\
 # How much of the type checker refuses: strict, standard or relaxed.
 #profile = "standard"
 
+# Secrets that request_secret("API_KEY") takes from the environment that the kernel is started with.
+#secrets = { API_KEY = { env = "API_KEY" } }
+
 [files]
 # Where cells may ask for files, relative to this file.
 roots = ["."]
@@ -184,6 +240,7 @@ classified = [
 #map_seconds = 30
 #cell_memory_mb = 1_048_576
 #output_bytes = 10_485_760
+#approval_seconds = 120
 
 [sandbox]
 # full, standard, partial or none: below it no session starts.
@@ -197,4 +254,17 @@ classified = [
 [output]
 # A file outside of this directory that gets, in clear text, what cells show of secrets. Without it: no such file.
 #secure_file = ""
+# Widgets, plotly and other outputs with scripts. A script in an output acts as you in your Jupyter page.
+#active = false
+
+[viewer]
+# Show secrets in a Jupyter page only after a pairing code: all of them, or those from some places ("secrets/prod/").
+#pairing = false
+#high = []
+
+[approvals]
+# What waits for your decision in `capkernel view` or `capkernel approve`.
+# (files.write, files.delete, files.overwrite_classified ...)
+#ask = []
+#declassify = true
 """

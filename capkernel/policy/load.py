@@ -26,9 +26,21 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from capkernel.policy import approvable
 from capkernel.policy.defaults import PROTECTED
 from capkernel.policy.errors import PolicyError
-from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Records, Sandbox, expand_home
+from capkernel.policy.model import (
+    Approvals,
+    Files,
+    Limits,
+    Output,
+    Policy,
+    PolicyFile,
+    Records,
+    Sandbox,
+    Viewer,
+    expand_home,
+)
 from capkernel.policy.patterns import problem_with
 
 FILE_NAMES: Final = ("capkernel.toml", "capkernel.json")
@@ -37,6 +49,7 @@ MAX_PROBLEMS: Final = 20
 """Most that is told of one file, or of one list in it: finding a line costs a walk through the text."""
 _SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "files": Files, "limits": Limits, "sandbox": Sandbox, "records": Records, "output": Output,
+    "viewer": Viewer, "approvals": Approvals,
 }  # fmt: skip
 _AT = re.compile(r"\(at line (\d+), column \d+\)")
 _FIELD = re.compile(r" - at `\$([^`]*)`")
@@ -89,7 +102,7 @@ def policy_from(parsed: Parsed) -> Policy:
         notice = f"the policy {file.name} lists no roots: add files.roots"
     return Policy(
         said.profile, files, said.limits, said.sandbox, file.parent, file, notice,
-        records=said.records, output=said.output,
+        records=said.records, output=said.output, viewer=said.viewer, approvals=said.approvals, secrets=said.secrets,
     )  # fmt: skip
 
 
@@ -125,9 +138,9 @@ def parse(source: Source) -> Parsed:
         problems.append(wrong)
     if bad:
         # Of a list of secrets the sound patterns stay: a slip in one must not uncover what the others name.
-        kept = tuple(pattern for pattern in said.files.classified if problem_with(pattern) is None)
-        sound = {key: kept if key == "files.classified" else value for key, value in sound.items()
-                 if key not in bad or key == "files.classified"}  # fmt: skip
+        kept = {key: tuple(pattern for pattern in patterns if problem_with(pattern) is None)
+                for key, patterns in _pattern_lists(said) if key in sound}  # fmt: skip
+        sound = {key: kept.get(key, value) for key, value in sound.items() if key not in bad or key in kept}
         said = _assemble(sound)
     return Parsed(file, said, frozenset(sound), tuple(problems), text)
 
@@ -299,10 +312,10 @@ def _wrong_value(file: Path, text: str, keys: tuple[str, ...], problem: str) -> 
 
 def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str, PolicyError]]:
     """What is of the right type and wrong nevertheless: dotted key and problem."""
-    key = "files.classified"
-    for pattern, problem in islice(_bad_patterns(said), MAX_PROBLEMS):
-        line = _line_of(text, ("files", "classified"), pattern)
-        yield key, PolicyError(file, line, f"{key}: {pattern!r}: {problem}")
+    for key, patterns in _pattern_lists(said):
+        for pattern, problem in islice(_bad_patterns(patterns), MAX_PROBLEMS):
+            line = _line_of(text, tuple(key.split(".")), pattern)
+            yield key, PolicyError(file, line, f"{key}: {pattern!r}: {problem}")
     key = "files.unprotect"
     for entry in islice((entry for entry in said.files.unprotect if entry not in PROTECTED), MAX_PROBLEMS):
         close = difflib.get_close_matches(entry, PROTECTED, n=1, cutoff=0.5)
@@ -316,14 +329,22 @@ def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str
             yield key, PolicyError(file, line, f"{key}: a root is the path of a directory")
         else:
             yield key, PolicyError(file, line, f"{key}: '/' is not a root; name the directories that cells may use")
+    key = "approvals.ask"
+    for name in islice((name for name in said.approvals.ask if approvable.problem_with(name)), MAX_PROBLEMS):
+        line = _line_of(text, ("approvals", "ask"), name)
+        yield key, PolicyError(file, line, f"{key}: {approvable.problem_with(name)}")
     key = "output.secure_file"
     if "\0" in said.output.secure_file or said.output.secure_file.endswith(("/", "/.", "/..")):
         line = _line_of(text, ("output", "secure_file"))
         yield key, PolicyError(file, line, f"{key}: the path of a file, such as '~/capkernel-secrets.txt'")
 
 
-def _bad_patterns(said: PolicyFile) -> Iterator[tuple[str, str]]:
-    for pattern in said.files.classified:
+def _pattern_lists(said: PolicyFile) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return ("files.classified", said.files.classified), ("viewer.high", said.viewer.high)
+
+
+def _bad_patterns(patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for pattern in patterns:
         problem = problem_with(pattern)
         if problem:
             yield pattern, problem
@@ -340,7 +361,7 @@ def _line_of(text: str, keys: tuple[str, ...], value: str | None = None) -> int 
     for key in keys:
         word = re.escape(key)
         stands = re.compile(
-            rf"""^\s*\[\s*{word}\s*\]"""  # [key]
+            rf"""^\s*\[\s*{word}\s*[\].]"""  # [key], or [key.inner]
             rf"""|"{word}"\s*:"""  # "key": in JSON
             rf"""|(^|[\s{{,."'])["']?{word}["']?\s*[=.]"""  # key =, or key. in a dotted name
         )

@@ -86,11 +86,14 @@ class PathRules:
         defaults = _Patterns(_anchors(base, roots), PatternSet(CLASSIFIED), PatternSet(()))
         lists = [(base, policy.files.classified), *((str(more.base.resolve()), more.patterns) for more in policy.added)]
         self._lists = (defaults, *(_patterns(start, patterns, roots) for start, patterns in lists))
+        # The last list is no list of secrets: it says which origins need more before they are shown in a page.
+        self._all = (*self._lists, _patterns(base, policy.viewer.high, roots))
         unprotected = {fold(name) for name in policy.files.unprotect}
         self._protected = tuple(fold(name) for name in PROTECTED if fold(name) not in unprotected)
         self._known = lru_cache(maxsize=65_536)(self._leaf_matches)
         self.is_classified = lru_cache(maxsize=65_536)(self._is_classified)
         self.protected_by = lru_cache(maxsize=65_536)(self._protected_by)
+        self.relative_to_root = lru_cache(maxsize=4_096)(self._relative_to_root)
 
     def classified_among(self, directory: str, names: Sequence[str]) -> set[str]:
         """Which entries of a directory are secret. For a directory that is not classified itself."""
@@ -124,6 +127,26 @@ class PathRules:
                     return True
         return all(below(path, anchor) is None for anchor in self._lists[0].anchors)  # there, nothing is known
 
+    def is_high(self, origin: str) -> bool:
+        """Whether `[viewer] high` means this origin (`file:PATH`, as `relative_to_root` writes it, or another text).
+
+        Which root a file was in is not written down, so it may have been in any of them.
+        """
+        number = len(self._lists)
+        patterns = self._all[number]
+        kind, _, path = origin.partition(":")
+        if kind != "file":
+            return patterns.anchored.matches(origin)
+        if path == "(outside)":
+            return not (patterns.anchored.empty and patterns.absolute.empty)
+        for whole in (f"{root.rstrip('/')}/{path}" for root in self._roots):
+            if not patterns.absolute.empty and self._matches(number, True, whole.strip("/")):
+                return True
+            inside = [relative for anchor in patterns.anchors if (relative := below(whole, anchor)) is not None]
+            if any(self._matches(number, False, relative) for relative in inside):
+                return True
+        return False
+
     def in_roots(self, path: str) -> bool:
         """Whether a canonical path lies in the roots as they were when the session began."""
         return any(is_below(path, root) for root in self._roots)
@@ -142,7 +165,7 @@ class PathRules:
                         return entry
         return None if inside else "everything outside of the roots"
 
-    def relative_to_root(self, path: str) -> str:
+    def _relative_to_root(self, path: str) -> str:
         """The path as it is written down in the audit and in origins: below the innermost root, never the host's."""
         candidates = [relative for root in self._roots if (relative := below(path, root)) is not None]
         return min(candidates, key=len) or "." if candidates else "(outside)"
@@ -153,7 +176,7 @@ class PathRules:
         return any(self._known(number, absolute, "/".join(parts[:end])) for end in ends) if relative else False
 
     def _leaf_matches(self, number: int, absolute: bool, relative: str) -> bool:
-        chosen = self._lists[number].absolute if absolute else self._lists[number].anchored
+        chosen = self._all[number].absolute if absolute else self._all[number].anchored
         text = plain(relative)
         folded = fold(text)
         if _CHECKPOINTS not in folded and not chosen.may_match(text, folded):

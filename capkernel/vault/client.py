@@ -3,8 +3,9 @@
 Rule 1: a post never waits for the vault, never fails because of what the vault did, and is never answered; its limits
 count posts and bytes made, never progress. So nothing about a value can be seen in posting.
 Rule 2: a handle is accepted once in the life of this client, restarts of the vault included.
-Rule 3: nothing of a value is in this process: content goes in encoded by the worker or through a descriptor, and out
-through a descriptor; what comes back are outcomes, types and counts, which are for the kernel and the person only.
+Rule 3: nothing of a value is in this process: content goes in encoded by the worker, sealed or through a descriptor,
+and out through a descriptor; what comes back are outcomes, types and counts, which are for the kernel and the person
+only. The one exception is `release`, which the person decides about each value.
 
 All methods belong to the event loop's thread.
 """
@@ -21,6 +22,7 @@ from capkernel.vault.control import ControlLink
 from capkernel.vault.launch import ChildProcess, Spawn, last_words
 from capkernel.vault.lineage import Lineage
 from capkernel.wire.errors import RemoteProtocolError
+from capkernel.wire.shown import MAX_TYPED
 from capkernel.wire.states import KeeperLink
 from capkernel.wire.values import handles, is_text
 from capkernel.wire.vault import (
@@ -28,16 +30,22 @@ from capkernel.wire.vault import (
     Count,
     Describe,
     Described,
+    Expect,
+    Expected,
     Fill,
     FromKeeper,
     FunctionBundle,
+    GivenOut,
+    GiveOut,
     KeeperReady,
+    Kept,
     Limits,
     Map,
     Mirror,
     Mirrored,
     NewRunner,
     Put,
+    ReleaseShown,
     Reveal,
     Revealed,
     RunnerLost,
@@ -45,8 +53,10 @@ from capkernel.wire.vault import (
     SecureFile,
     Settle,
     Settled,
+    ShowRelease,
     Spoil,
     Status,
+    Typed,
     Write,
     Written,
     Zip,
@@ -62,7 +72,7 @@ _MAX_HANDLE = 64
 _RUNNER_PAUSES = (0.0, 0.0, 2.0, 5.0, 10.0, 20.0)
 _QUICK_TRIES = 2
 
-R = TypeVar("R", Written, Mirrored, Described, Revealed, Status, Settled)
+R = TypeVar("R", Written, Mirrored, Described, Revealed, ReleaseShown, GivenOut, Expected, Kept, Status, Settled)
 
 
 class DuplicateHandle(RemoteProtocolError):
@@ -127,6 +137,7 @@ class VaultClient:
         self._attempts = 0
         self._keeper_ready: asyncio.Future[str] | None = None
         self._runner_ready: asyncio.Future[str] | None = None
+        self.life = 0  # counts the vaults that were started
         self._tickets = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -145,6 +156,7 @@ class VaultClient:
         try:
             link, theirs = ControlLink.pair(self._received, self._broken)
             self._link, self._turns, self._generation = link, KeeperLink(), 0
+            self.life += 1
             try:
                 self._keeper = await asyncio.to_thread(self._spawn_keeper, theirs.fileno())
             finally:
@@ -270,6 +282,31 @@ class VaultClient:
         if not found.sealed:
             raise ValueError("the vault cannot seal to this key: an X25519 public key has 32 bytes")
         return found.sealed
+
+    async def show_release(self, handle: str, key: bytes) -> bytes:
+        """The `wire.shown.Release` of a value, sealed to the person's key. Raises ValueError for a key that is none,
+        VaultFailed like the others."""
+        found = await self._answer(lambda ticket: ShowRelease(ticket, handle, key), ReleaseShown)
+        if not found.sealed:
+            raise ValueError("the vault cannot seal to this key: an X25519 public key has 32 bytes")
+        return found.sealed
+
+    async def release(self, handle: str, seen: str) -> bytes | None:
+        """The encoded value, for a person who has seen exactly it; None when `seen` does not say so.
+
+        The one place where a value comes out of the vault: it is on its way to the cell, by the person's decision.
+        """
+        return (await self._answer(lambda ticket: GiveOut(ticket, handle, seen), GivenOut)).value or None
+
+    async def expect(self, handle: str, origin: str, label: str = "") -> bytes:
+        """A new handle whose value a person will type: the key (32 bytes) to seal it to."""
+        self._post(handle, MAX_TYPED)
+        self._lineage.begin(handle, origin, text=True)
+        return (await self._answer(lambda ticket: Expect(ticket, handle, origin, label), Expected)).key
+
+    async def receive(self, handle: str, sealed: bytes) -> bool:
+        """Hold what the person typed for this handle. False when it cannot be opened."""
+        return (await self._answer(lambda ticket: Typed(ticket, handle, sealed), Kept)).kept
 
     async def settle(self) -> None:
         """Wait until everything posted so far is done."""

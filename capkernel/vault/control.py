@@ -19,7 +19,7 @@ from capkernel.wire.vault import FromKeeper
 
 _CHUNK = 1 << 18
 _BUFFERS = 64  # frames per system call
-_MAX_BODY = 1 << 20
+_MAX_BODY = 4 << 20  # a sealed rendering with pictures
 
 
 class ControlLink:

@@ -7,7 +7,7 @@ Rule 4: a value never refers to other handles; captured ones are sent along with
 so the lineage of a result holds everything its function could see.
 Rule 5: jobs run one at a time, in the order they were posted; so every input is known when its turn comes.
 Rule 6: a value leaves for the person only, rendered by a job: sealed to the viewer's key, or as a line of the secure
-output, through the descriptor of it.
+output, through the descriptor of it; or, whole, by the person's decision (`vault.person`).
 
 This class does no I/O of its own beside the files whose descriptors it is handed: `tell` sends a message to the kernel,
 `start` hands a job to the runner. `keeper_main` drives it.
@@ -23,41 +23,83 @@ from dataclasses import dataclass
 from capkernel.vault.descriptors import read_bounded, write_all
 from capkernel.vault.entries import Entry
 from capkernel.vault.mirror import append_entry
+from capkernel.vault.person import MAX_EXACT, Releases, TypedSecrets, why_not
 from capkernel.wire import values
 from capkernel.wire.errors import RemoteProtocolError
-from capkernel.wire.shown import MAX_JSON_BYTES, Pending, Poison, Shown, Unknown, from_json, to_json
+from capkernel.wire.shown import (
+    MAX_JSON_BYTES,
+    Pending,
+    Poison,
+    Release,
+    Shown,
+    Unknown,
+    from_json,
+    release_name,
+    release_to_json,
+    to_json,
+)
 from capkernel.wire.vault import (
     Begin,
     Count,
     Describe,
     Described,
+    Expect,
+    Expected,
     Fill,
     FromKeeper,
     FunctionBundle,
+    GivenOut,
+    GiveOut,
     Job,
+    Kept,
     Limits,
     Map,
     Mirror,
     Mirrored,
     Piece,
     Put,
+    ReleaseShown,
     Reveal,
     Revealed,
     SecureFile,
     Settle,
     Settled,
+    ShowRelease,
     Spoil,
     Status,
+    Typed,
     Write,
     Written,
     Zip,
     keeps_format,
 )
 
-Message = Begin | Put | Fill | Map | Zip | Spoil | Write | SecureFile | Mirror | Describe | Reveal | Count | Settle
+Message = (
+    Begin
+    | Put
+    | Fill
+    | Map
+    | Zip
+    | Spoil
+    | Write
+    | SecureFile
+    | Mirror
+    | Describe
+    | Reveal
+    | ShowRelease
+    | GiveOut
+    | Expect
+    | Typed
+    | Count
+    | Settle
+)
+_Rendered = Reveal | ShowRelease | Mirror
 
 # Our own function, run on the value in a process of its own like any other: hostile bytes meet pandas there, not here.
 _RENDERING = FunctionBundle(table="capkernel.vault.render.rendered")
+_PLAIN_RENDERING = FunctionBundle(table="capkernel.vault.render.rendered_plain")
+_EXACTLY = FunctionBundle(table="capkernel.vault.person.exact")
+_BUNDLES: dict[type[_Rendered], FunctionBundle] = {Reveal: _RENDERING, ShowRelease: _EXACTLY, Mirror: _PLAIN_RENDERING}
 _NOTHING_CAPTURED = values.encode({})
 _RENDER_SECONDS = 10.0
 _MAX_REVEALS = 16
@@ -89,9 +131,11 @@ class Keeper:
         self._queue: deque[_WaitingMap | Zip | Mirror | Settle] = deque()
         self._writes: dict[str, list[_WaitingWrite]] = {}
         # The handle the running job will fill, or whom it renders for.
-        self._running: str | Reveal | Mirror | None = None
+        self._running: str | _Rendered | None = None
         self._secure_output: int | None = None
-        self._reveals: deque[Reveal] = deque()
+        self._reveals: deque[Reveal | ShowRelease] = deque()
+        self._releases = Releases()
+        self._typed = TypedSecrets()
         self._jobs = 0
         self._held_bytes = 0
         self.runner_generation = 0
@@ -132,6 +176,14 @@ class Keeper:
                 self._tell(entry.described(message.ticket) if entry else Described(message.ticket, "unknown"))
             case Reveal():
                 self._reveal(message)
+            case ShowRelease():
+                self._show_release(message)
+            case GiveOut():
+                self._give_out(message)
+            case Expect():
+                self._expect(message)
+            case Typed():
+                self._keep_typed(message)
             case Count():
                 self._tell(self._status(message.ticket))
             case Settle():
@@ -161,6 +213,10 @@ class Keeper:
         """The running job ended; `result` is what its process sent, None when it has no result."""
         handle, self._running = self._running, None
         assert handle is not None
+        if isinstance(handle, ShowRelease):
+            self._exactly(handle, result)
+            self.advance()
+            return
         if isinstance(handle, Reveal | Mirror):
             self._rendered(handle, result, reason)
             self.advance()
@@ -368,19 +424,19 @@ class Keeper:
         self._show(mirror, Unknown() if entry is None else Poison(entry.reason, entry.place))
         return True
 
-    def _render(self, message: Reveal | Mirror) -> bool:
+    def _render(self, message: _Rendered) -> bool:
         """Start rendering. False when there is no runner yet."""
         assert self._limits is not None
         blob = self._entries[message.handle].blob
         job = Job(
             number=self._jobs + 1,
-            bundle=_RENDERING,
+            bundle=_BUNDLES[type(message)],
             flat=False,
             pieces=2,
             libraries=values.libraries(blob),
             seconds=_RENDER_SECONDS,
             memory_bytes=self._limits.job_memory_bytes,
-            result_bytes=MAX_JSON_BYTES + 1024,
+            result_bytes=(MAX_EXACT if isinstance(message, ShowRelease) else MAX_JSON_BYTES) + 1024,
         )
         if not self._start(job, [(Piece(), blob), (Piece(), _NOTHING_CAPTURED)]):
             return False
@@ -407,13 +463,46 @@ class Keeper:
             self._tell(Mirrored(message.ticket, append_entry(self._secure_output, message.header, shown)))
 
     def _seal(self, message: Reveal, plain: bytes) -> None:
-        from capkernel.vault.seal import seal  # OpenSSL is loaded for those who look
+        self._tell(Revealed(message.ticket, _sealed(plain[:MAX_JSON_BYTES], message.key, message.handle)))
 
+    # ── decided by the person ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _show_release(self, message: ShowRelease) -> None:
+        problem = why_not(self._entries.get(message.handle))
+        if not problem and len(self._reveals) >= _MAX_REVEALS:
+            problem = "too many values are being shown at once"
+        if problem:
+            self._seal_release(message, Release(problem=problem))
+        else:
+            self._reveals.append(message)
+
+    def _exactly(self, message: ShowRelease, result: bytes | None) -> None:
         try:
-            sealed = seal(plain[:MAX_JSON_BYTES], message.key, message.handle)
-        except ValueError:
-            sealed = b""
-        self._tell(Revealed(message.ticket, sealed))
+            text = values.text_of(result) if result is not None else None
+        except values.BadValue:
+            text = None
+        exact = text if isinstance(text, str) else None
+        self._seal_release(message, self._releases.shown(message.handle, self._entries[message.handle], exact))
+
+    def _seal_release(self, message: ShowRelease, release: Release) -> None:
+        sealed = _sealed(release_to_json(release), message.key, release_name(message.handle))
+        self._tell(ReleaseShown(message.ticket, sealed))
+
+    def _give_out(self, message: GiveOut) -> None:
+        entry = self._entries.get(message.handle)
+        given = entry is not None and not why_not(entry) and self._releases.take(message.handle, message.seen)
+        self._tell(GivenOut(message.ticket, entry.blob if given and entry is not None else b""))
+
+    def _expect(self, message: Expect) -> None:
+        entry = self._new(message.handle, origin=message.origin, label=message.label)
+        self._tell(Expected(message.ticket, b"" if entry is None else self._typed.expect(message.handle)))
+
+    def _keep_typed(self, message: Typed) -> None:
+        text = self._typed.open(message.handle, message.sealed)
+        if text is not None:
+            self._hold(message.handle, values.encode(text))
+            self._entries[message.handle].format_kept = True
+        self._tell(Kept(message.ticket, text is not None))
 
     def _status(self, ticket: int) -> Status:
         states = Counter(entry.state for entry in self._entries.values())
@@ -422,3 +511,13 @@ class Keeper:
             ticket, states["value"], states["poison"], states["pending"], self._jobs, self._held_bytes, dict(types),
             self.runner_generation,
         )  # fmt: skip
+
+
+def _sealed(plain: bytes, key: bytes, name: str) -> bytes:
+    """b"" for a key that is none."""
+    from capkernel.vault.seal import seal  # OpenSSL is loaded for those who look
+
+    try:
+        return seal(plain, key, name)
+    except ValueError:
+        return b""

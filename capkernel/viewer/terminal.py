@@ -28,7 +28,7 @@ from capkernel.wire.view import ValueLine
 
 HIDE_SECONDS = 30.0
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
-_CLEAR = "\x1b[2J\x1b[3J\x1b[H"
+CLEAR = "\x1b[2J\x1b[3J\x1b[H"
 _FRAME_LINES = 4
 
 
@@ -38,14 +38,20 @@ def is_terminal() -> bool:
 
 def run(session: Session) -> None:
     """Until the person leaves. Raises LinkRefused when the session ends."""
-    with contextlib.suppress(SandboxError, OSError):  # no core file of a process that holds a value
-        libc.required_prctl("forbidding dumps", libc.PR_SET_DUMPABLE, 0)
-    with _alternate_screen(sys.stdout):
+    protect()
+    with alternate_screen(sys.stdout):
         _Terminal(session, sys.stdin, sys.stdout).serve()
 
 
+def protect() -> None:
+    """No core file of a process that holds a value."""
+    with contextlib.suppress(SandboxError, OSError):
+        libc.required_prctl("forbidding dumps", libc.PR_SET_DUMPABLE, 0)
+
+
 @contextlib.contextmanager
-def _alternate_screen(out: TextIO) -> Iterator[None]:
+def alternate_screen(out: TextIO) -> Iterator[None]:
+    """What is written in it is taken off, whatever ends the program."""
     before = {kind: signal.signal(kind, _leave) for kind in (signal.SIGTERM, signal.SIGHUP)}
     out.write(_ENTER)
     try:
@@ -53,7 +59,7 @@ def _alternate_screen(out: TextIO) -> Iterator[None]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-        out.write(_CLEAR + _LEAVE)
+        out.write(CLEAR + _LEAVE)
         out.flush()
 
 
@@ -90,7 +96,7 @@ class _Terminal:
         size = shutil.get_terminal_size()
         room = max(1, size.lines - 6)
         self._out.write(
-            _CLEAR + visible(f"capkernel · {self._session.directory} · session {self._session.name[:8]}") + "\n\n"
+            CLEAR + visible(f"capkernel · {self._session.directory} · session {self._session.name[:8]}") + "\n\n"
         )
         for number, value in enumerate(values[:room], 1):
             self._out.write(f"{number:4d}  {title(value)[: size.columns - 7]}\n")
@@ -114,16 +120,16 @@ class _Terminal:
         """A screenful at a time; gone after Enter or the time."""
         size = shutil.get_terminal_size()
         height = max(1, size.lines - _FRAME_LINES)
-        wrapped = [part for line in text for part in _wrapped(line, max(20, size.columns - 1))]
-        for start in range(0, len(wrapped), height):
-            more = "Enter: next page" if start + height < len(wrapped) else "Enter: hide"
+        parts = [part for line in text for part in wrapped(line, max(20, size.columns - 1))]
+        for start in range(0, len(parts), height):
+            more = "Enter: next page" if start + height < len(parts) else "Enter: hide"
             self._out.write(
-                _CLEAR + "\n".join(wrapped[start : start + height]) + f"\n\n[{more} · hides in {HIDE_SECONDS:g} s] "
+                CLEAR + "\n".join(parts[start : start + height]) + f"\n\n[{more} · hides in {HIDE_SECONDS:g} s] "
             )
             self._out.flush()
             if not self._waited(HIDE_SECONDS):
                 break
-        self._out.write(_CLEAR)
+        self._out.write(CLEAR)
         self._out.flush()
 
     def _waited(self, seconds: float) -> bool:
@@ -149,5 +155,6 @@ def title(value: ValueLine) -> str:
     return f"Classified{kind}(***) · cell {value.cell} · {value.how} · {origins}{label}{code}"
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def wrapped(line: str, width: int) -> list[str]:
+    """The line in parts of at most this width."""
     return [line[at : at + width] for at in range(0, len(line), width)] or [""]

@@ -13,6 +13,7 @@ from capkernel.wire.shown import (
     Bool,
     Bytes,
     Cut,
+    Image,
     Items,
     Nothing,
     Number,
@@ -59,7 +60,10 @@ def _what(shown: Shown) -> str:
         case Nothing():
             return "None"
         case Bytes():
-            return f"{shown.type}, {shown.length} bytes{_first(len(shown.hex) // 2, shown.length)}"
+            picture = f", a picture ({shown.picture.format}, {_size(shown.picture)})" if shown.picture else ""
+            return f"{shown.type}, {shown.length} bytes{picture}"
+        case Image():
+            return f"picture, {_size(shown)}"
         case Items():
             return f"{shown.type}, {shown.count} items{_first(len(shown.items), shown.count)}"
         case Pairs():
@@ -67,7 +71,7 @@ def _what(shown: Shown) -> str:
         case Table():
             size = " × ".join(map(str, shown.shape))
             note = f", {shown.note}" if shown.note else ""
-            return f"{shown.type}, {size}{note}{_first(len(shown.rows), shown.shape[0] if shown.shape else 1)}"
+            return f"{shown.type}, {size}{note}{_cut(shown)}"
         case Poison():
             return "failed: there is no value"
         case Pending():
@@ -82,6 +86,30 @@ def _first(shown: int, there: int) -> str:
     return f" (the first {shown} are shown)" if shown < there else ""
 
 
+def _cut(table: Table) -> str:
+    rows, columns = table.shape[-2:] if len(table.shape) > 1 else ((*table.shape, 1)[0], len(table.columns))
+    cut = [f"{len(table.rows)} rows"] if len(table.rows) < rows else []
+    cut += [f"{len(table.columns)} columns"] if len(table.columns) < columns else []
+    return f" (the first {' and '.join(cut)} are shown)" if cut else ""
+
+
+def _size(picture: Image) -> str:
+    size = f"{picture.width} × {picture.height} pixels" if picture.width else ""
+    return ", ".join(filter(None, (size, picture.note)))
+
+
+def ways(shown: Shown) -> list[tuple[str, list[str]]]:
+    """The ways to see it in a terminal, each with a name and its lines; the first is the one to begin with."""
+    match shown:
+        case Text():
+            return [("text", lines(shown)), *([("tree", lines(shown.json))] if shown.json is not None else [])]
+        case Bytes():
+            picture = [("picture", lines(shown.picture))] if shown.picture is not None else []
+            return [*picture, *(ways(shown.text) if shown.text is not None else []), ("hex", lines(shown))]
+        case _:
+            return [("", lines(shown))]
+
+
 def lines(shown: Shown) -> list[str]:
     """The rendering as lines of visible text."""
     match shown:
@@ -89,7 +117,10 @@ def lines(shown: Shown) -> list[str]:
             return [visible(line) for line in shown.text.replace("\r\n", "\n").split("\n")]
         case Bytes():
             data = bytes.fromhex(shown.hex)
-            return [_dumped(data, at) for at in range(0, len(data), _PER_LINE)] or ["(empty)"]
+            rest = [f"… {shown.length - len(data)} bytes more"] if len(data) < shown.length else []
+            return [*(_dumped(data, at) for at in range(0, len(data), _PER_LINE)), *rest] or ["(empty)"]
+        case Image():
+            return ["A picture: a terminal does not draw it, the page of `capkernel view` does."]
         case Table():
             return list(_table(shown))
         case Items() | Pairs():
@@ -108,6 +139,8 @@ def _leaf(shown: Shown) -> str:
             return str(shown.value)
         case Nothing():
             return "None"
+        case Bytes(picture=Image()):
+            return what(shown)
         case Bytes():
             return f"{visible(shown.type)} {visible(shown.hex)}" + ("…" if len(shown.hex) < 2 * shown.length else "")
         case Poison():

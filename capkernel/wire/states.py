@@ -21,12 +21,18 @@ from capkernel.wire.vault import (
     Describe,
     Described,
     Ended,
+    Expect,
+    Expected,
     FromKeeper,
     FromRunner,
+    GivenOut,
+    GiveOut,
     KeeperReady,
+    Kept,
     Mirror,
     Mirrored,
     NewRunner,
+    ReleaseShown,
     Reveal,
     Revealed,
     RunnerLost,
@@ -34,14 +40,17 @@ from capkernel.wire.vault import (
     SecureFile,
     Settle,
     Settled,
+    ShowRelease,
     Status,
     ToKeeper,
+    Typed,
     Write,
     Written,
 )
 from capkernel.wire.worker import (
     Call,
     CallResult,
+    Comm,
     Complete,
     Evaluate,
     Execute,
@@ -53,13 +62,17 @@ from capkernel.wire.worker import (
     ToWorker,
 )
 
-_REQUESTS: Final = (Execute, Complete, Inspect, Evaluate)
-_RUNS_CODE: Final = (Execute, Evaluate)
+_REQUESTS: Final = (Execute, Complete, Inspect, Evaluate, Comm)
+_RUNS_CODE: Final = (Execute, Evaluate, Comm)
 _ANSWERS: Final[dict[type, type]] = {
     Write: Written,
     Mirror: Mirrored,
     Describe: Described,
     Reveal: Revealed,
+    ShowRelease: ReleaseShown,
+    GiveOut: GivenOut,
+    Expect: Expected,
+    Typed: Kept,
     Count: Status,
     Settle: Settled,
 }
@@ -143,7 +156,9 @@ class KeeperLink:
             raise LocalProtocolError("the secure output was handed over before")
         elif isinstance(message, SecureFile):
             self._secure = True
-        elif isinstance(message, Write | Mirror | Describe | Reveal | Count | Settle):
+        elif isinstance(
+            message, Write | Mirror | Describe | Reveal | ShowRelease | GiveOut | Expect | Typed | Count | Settle
+        ):
             if isinstance(message, Mirror) and not self._secure:
                 raise LocalProtocolError("Mirror without a secure output")
             if message.ticket in self._tickets:

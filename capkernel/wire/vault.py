@@ -153,6 +153,41 @@ class Reveal(msgspec.Struct, tag="reveal", frozen=True):
     key: bytes
 
 
+class ShowRelease(msgspec.Struct, tag="show_release", frozen=True):
+    """The exact value, were it released (`wire.shown.Release`), sealed to this X25519 public key. Answered by
+    ReleaseShown."""
+
+    ticket: int
+    handle: str
+    key: bytes
+
+
+class GiveOut(msgspec.Struct, tag="give_out", frozen=True):
+    """Release the value to the kernel, for a person who has seen it: `seen` stands in the rendering. Answered by
+    GivenOut."""
+
+    ticket: int
+    handle: str
+    seen: str
+
+
+class Expect(msgspec.Struct, tag="expect", frozen=True):
+    """A person is asked to type what `handle` will be. Answered by Expected."""
+
+    ticket: int
+    handle: str
+    origin: str
+    label: str = ""
+
+
+class Typed(msgspec.Struct, tag="typed", frozen=True):
+    """What the person typed, sealed to the key of Expected: hold it under the handle, as str. Answered by Kept."""
+
+    ticket: int
+    handle: str
+    sealed: bytes
+
+
 class Count(msgspec.Struct, tag="count", frozen=True):
     """Answered at once by Status."""
 
@@ -178,6 +213,10 @@ ToKeeper = (
     | Mirror
     | Describe
     | Reveal
+    | ShowRelease
+    | GiveOut
+    | Expect
+    | Typed
     | Count
     | Settle
 )
@@ -246,6 +285,34 @@ class Revealed(msgspec.Struct, tag="revealed", frozen=True):
     sealed: bytes
 
 
+class ReleaseShown(msgspec.Struct, tag="release_shown", frozen=True):
+    """A sealed `Release`, also when there is nothing to release; empty only for a bad key."""
+
+    ticket: int
+    sealed: bytes
+
+
+class GivenOut(msgspec.Struct, tag="given_out", frozen=True):
+    """The encoded value (at most MAX_RELEASED bytes), or nothing when `seen` did not stand in a rendering of it."""
+
+    ticket: int
+    value: bytes = b""
+
+
+class Expected(msgspec.Struct, tag="expected", frozen=True):
+    """The X25519 public key to seal to; empty when the handle is taken."""
+
+    ticket: int
+    key: bytes
+
+
+class Kept(msgspec.Struct, tag="kept", frozen=True):
+    """Whether it could be opened and is held now."""
+
+    ticket: int
+    kept: bool
+
+
 class Status(msgspec.Struct, tag="status", frozen=True):
     """Counts and types, no values. For tests and the person's viewer only."""
 
@@ -263,7 +330,21 @@ class Settled(msgspec.Struct, tag="settled", frozen=True):
     ticket: int
 
 
-FromKeeper = KeeperReady | RunnerReady | RunnerLost | Written | Mirrored | Described | Revealed | Status | Settled
+FromKeeper = (
+    KeeperReady
+    | RunnerReady
+    | RunnerLost
+    | Written
+    | Mirrored
+    | Described
+    | Revealed
+    | ReleaseShown
+    | GivenOut
+    | Expected
+    | Kept
+    | Status
+    | Settled
+)
 
 # ── keeper → runner ──────────────────────────────────────────────────────────────────────────────────────────────────
 

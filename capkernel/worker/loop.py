@@ -27,19 +27,20 @@ from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
 from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.local_names import BEFORE_NAME, plain_name
 from capkernel.wire.local_renaming import rename
-from capkernel.wire.worker import Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
+from capkernel.wire.worker import Comm, Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
 from capkernel.worker import looking
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
 from capkernel.worker.membrane import WorkerMembrane
 from capkernel.worker.names import NameLog
-from capkernel.worker.session import sendable
+from capkernel.worker.quick_link import QuickLink
+from capkernel.worker.session import REQUEST, sendable
 from capkernel.worker.shell import WorkerKernel, make_kernel
 from capkernel.worker.streams import CellStream, Gatherer
 
 
-def run(link: socket.socket, report: str) -> None:
+def run(link: socket.socket, quick: socket.socket, report: str) -> None:
     """Serve requests until the kernel goes; then the process ends."""
     with contextlib.suppress(Exception):
         faulthandler.enable(2)  # a crash in native code leaves its stack in the pipe the kernel reads
@@ -49,7 +50,7 @@ def run(link: socket.socket, report: str) -> None:
     interrupts = Interrupts()
     signals = interrupts.install()
     loop.add_reader(signals.fileno(), _drain, signals)
-    channel = Channel(link, interrupts)
+    channel = Channel(link, interrupts, QuickLink(quick, interrupts))
     worker = Worker(channel, interrupts, loop)
     task = loop.create_task(worker.serve())
     channel.start(worker.take)
@@ -68,7 +69,7 @@ class Worker:
         self._channel = channel
         self._interrupts = interrupts
         self._loop = loop
-        self._requests: asyncio.Queue[Request] = asyncio.Queue()
+        self._requests: asyncio.Queue[tuple[Request, bytes]] = asyncio.Queue()
         self._kernel = _kernel(loop, channel, interrupts)
         namespace: dict[str, Any] = self._kernel.shell.user_ns
         api = {name: getattr(capkernel.api, name) for name in capkernel.api.__all__}
@@ -81,30 +82,34 @@ class Worker:
         sys.stderr = CellStream("stderr", channel, interrupts, gatherer)
         gatherer.start()
 
-    def take(self, request: Request) -> None:
+    def take(self, request: Request, blob: bytes) -> None:
         """Called by the reading thread."""
-        if isinstance(request, Execute | Evaluate):
+        if isinstance(request, Execute | Evaluate | Comm):
             self._interrupts.expect()
-        self._loop.call_soon_threadsafe(self._requests.put_nowait, request)
+        self._loop.call_soon_threadsafe(self._requests.put_nowait, (request, blob))
 
     async def serve(self) -> None:
         while True:
-            request = await self._requests.get()
+            request, blob = await self._requests.get()
             try:
-                finished = await self._answer(request)
+                finished = await self._answer(request, blob)
             except Exception as problem:
                 finished = Finished(request.request, _failure(type(problem).__name__, f"in the worker: {problem}"))
             self._flush()
             self._finish(finished)
 
-    async def _answer(self, request: Request) -> Finished:
+    async def _answer(self, request: Request, blob: bytes) -> Finished:
         match request:
             case Execute():
                 return await self._execute(request)
+            case Comm():
+                return self._comm(request, blob)
             case Evaluate():
                 return self._evaluate(request)
             case Complete():
-                return Finished(request.request, json_clean(self._kernel.do_complete(request.code, request.cursor)))
+                offered = self._kernel.do_complete(request.code, request.cursor)
+                keys = looking.keys_of(request.keys_of, self._kernel.shell.user_ns)
+                return Finished(request.request, json_clean({**offered, "keys": keys}))
             case Inspect():
                 if request.about:
                     text = looking.documentation(request.about)
@@ -116,7 +121,7 @@ class Worker:
     async def _execute(self, cell: Execute) -> Finished:
         kernel, shell = self._kernel, self._kernel.shell
         shell.reserve.hold()
-        kernel.set_parent([], _parent(cell.request), "shell")
+        kernel.set_parent([], _parent(cell.request, cell.parent), "shell")
         if cell.cell < FIRST_UNNUMBERED:
             shell.execution_count = cell.cell
         shell.begin_cell(cell, self._names)
@@ -164,6 +169,20 @@ class Worker:
             return Finished(wanted.request, _failure(type(problem).__name__, why))
         return Finished(wanted.request, json_clean({"status": "ok", "data": data, "metadata": metadata}))
 
+    def _comm(self, message: Comm, blob: bytes) -> Finished:
+        """Hand a front end's message to the comm it is for: it calls what a cell gave `on_click`, `observe`, ..."""
+        kernel = self._kernel
+        parent = _parent(message.request, message.parent, message.kind)
+        kernel.set_parent([], parent, "shell")
+        content = {"comm_id": message.comm, "data": message.data, "target_name": message.target}
+        told = {**parent, "content": content, "metadata": message.metadata, "buffers": message.parts(blob)}
+        try:
+            with self._interrupts.armed():
+                getattr(kernel.comm_manager, message.kind)(None, [], told)
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):  # the manager logs every Exception
+            kernel.shell.showtraceback()
+        return Finished(message.request, {"status": "ok"})
+
     def _finish(self, finished: Finished) -> None:
         try:
             self._channel.send(finished)
@@ -201,10 +220,10 @@ def _fixtures(namespace: dict[str, Any]) -> dict[str, Any]:
     return {name: namespace[name] for name in ("get_ipython", "exit", "quit", "open") if name in namespace}
 
 
-def _parent(request: int) -> dict[str, Any]:
+def _parent(request: int, known_as: str = "", kind: str = "execute_request") -> dict[str, Any]:
     header = {
-        "msg_id": str(request), "msg_type": "execute_request", "session": "", "username": "", "version": "5.4",
-        "date": None,
+        "msg_id": known_as or str(request), "msg_type": kind, "session": "", "username": "", "version": "5.4",
+        "date": None, REQUEST: request,
     }  # fmt: skip
     return {
         "header": header, "msg_id": header["msg_id"], "msg_type": header["msg_type"], "parent_header": {},

@@ -1,4 +1,4 @@
-"""IPython's one way out, bent to our socket: every output of ipykernel goes through `Session.send`.
+"""IPython's one way out, bent to our socket: every output and comm message of ipykernel goes through `Session.send`.
 
 Nothing is signed and no ZMQ socket exists here; the kernel decides what becomes of a message.
 """
@@ -11,16 +11,18 @@ from typing import Any, get_args, get_type_hints
 
 from ipykernel.jsonutil import json_clean
 from jupyter_client.session import Session
+from msgspec.structs import replace
 
 from capkernel.wire.errors import LocalProtocolError
-from capkernel.wire.worker import Published
+from capkernel.wire.worker import COMM_KINDS, Comm, Published
 from capkernel.worker.channel import Channel
 
+REQUEST = "capkernel_request"  # in a header: our number. Its msg_id is the client's, which widgets tell the page
 KINDS = frozenset(get_args(get_type_hints(Published)["kind"]))
 
 
 class SocketSession(Session):
-    """A Session whose messages leave as `Published` frames. `parent` headers carry our request number as `msg_id`."""
+    """A Session whose messages leave as `Published` and `Comm` frames. `parent` headers carry our request number."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(key=b"")
@@ -33,7 +35,7 @@ class SocketSession(Session):
         content: Any = None,
         parent: Any = None,
         ident: Any = None,  # noqa: ARG002
-        buffers: Any = None,  # noqa: ARG002
+        buffers: Any = None,
         track: bool = False,  # noqa: ARG002
         header: Any = None,  # noqa: ARG002
         metadata: Any = None,
@@ -44,9 +46,27 @@ class SocketSession(Session):
             parent = msg_or_type.get("parent_header")
         else:
             kind = msg_or_type
+        if kind in COMM_KINDS:
+            self._tell(request_of(parent), kind, content or {}, metadata or {}, buffers or ())
         if kind in KINDS:
             self._publish(request_of(parent), kind, content or {}, metadata or {})
         return {"header": {"msg_type": kind}, "content": content or {}}
+
+    def _tell(self, request: int, kind: Any, content: dict[str, Any], metadata: dict[str, Any], buffers: Any) -> None:
+        parts = [bytes(memoryview(part).cast("B")) for part in buffers]
+        lengths = tuple(len(part) for part in parts)
+        made = Comm(
+            request, kind, str(content.get("comm_id", "")), content.get("data"), str(content.get("target_name", "")),
+            content.get("target_module"), metadata, lengths,
+        )  # fmt: skip
+        try:
+            self._channel.send(made, b"".join(parts))
+        except LocalProtocolError:  # lone surrogates, or too much
+            try:
+                self._channel.send(replace(made, data=sendable(made.data), metadata={}), b"".join(parts))
+            except LocalProtocolError as problem:
+                note = f"[a widget's message not sent: {problem}]\n"
+                self._channel.send(Published(request, "stream", {"name": "stderr", "text": note}))
 
     def _publish(self, request: int, kind: Any, content: dict[str, Any], metadata: dict[str, Any]) -> None:
         try:
@@ -64,8 +84,8 @@ def request_of(parent: Any) -> int:
     """The request number in a parent message or header; 0 for none."""
     if not isinstance(parent, dict):
         return 0
-    identity = parent.get("header", parent).get("msg_id", "")
-    return int(identity) if isinstance(identity, str) and identity.isdecimal() else 0
+    number = parent.get("header", parent).get(REQUEST, 0)
+    return number if type(number) is int else 0
 
 
 def sendable(value: Any) -> Any:

@@ -30,9 +30,10 @@ from IPython.utils.tokenutil import token_at_cursor
 from traitlets import Type
 from traitlets.config import Config
 
+from capkernel.api.classified import Classified
 from capkernel.wire.codekey import FIRST_MODULE, cell_filename, cell_of
 from capkernel.wire.local_renaming import rename
-from capkernel.wire.worker import Execute
+from capkernel.wire.worker import HANDLE_MIME, Execute
 from capkernel.worker import looking
 from capkernel.worker.channel import Channel
 from capkernel.worker.interrupts import Interrupts, in_cell
@@ -221,6 +222,8 @@ def make_kernel(channel: Channel, interrupts: Interrupts) -> WorkerKernel:
     for publisher in (shell.displayhook, shell.display_pub):
         publisher.session = kernel.session
         publisher.pub_socket = None
+    # Beside its text, a displayed Classified says which one it is; the kernel shows what it knows of it.
+    shell.display_formatter.mimebundle_formatter.for_type(Classified, lambda shown: {HANDLE_MIME: shown._handle})
     shell.ast_transformers = []
     # Asking an object for its text would run the user's code without a check.
     shell.inspector.str_detail_level = 99

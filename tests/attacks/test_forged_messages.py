@@ -23,7 +23,7 @@ from capkernel.api import membrane
 from capkernel.wire.plan import CodeKey
 from capkernel.wire.values import encode
 from capkernel.wire.worker import (
-    Call, Classify, CloseScope, Finished, FunctionRef, InputRequest, Invoke, MapClassified, OpenScope, Published, Ready,
+    Call, Classify, CloseScope, Comm, Finished, FunctionRef, InputRequest, Invoke, MapClassified, OpenScope, Published, Ready,
     ZipClassified,
 )
 ours = membrane.current()
@@ -122,7 +122,7 @@ FORGERIES = {
         "link.send(Published(REQUEST, 'display_data', {'data': {'application/javascript': 'GAINED', 'text/html':\n"
         "    '<script>GAINED</script><img src=x onerror=GAINED><a href=\"javascript:GAINED\">x</a>',\n"
         "    'application/vnd.jupyter.widget-view+json': {'model_id': 'GAINED'}}}))\n"
-        "link.send(Published(REQUEST, 'comm_open', {'comm_id': 'GAINED', 'target_name': 'x', 'data': {}}))"
+        "link.send(Comm(REQUEST, 'comm_open', 'GAINED', {'a': 'GAINED'}, 'x', buffers=(6,)), b'GAINED')"
     ),
     "a question for another cell": "link.send(InputRequest(1, 'GAINED', True))\nlink.send(InputRequest(REQUEST, 'GAINED', True))",
     "a scope closed twice": (

@@ -301,6 +301,10 @@ class Libraries(Functions):
         """What a decorator makes of a function; those of libraries are taken to wrap it."""
         named = decorator.func if isinstance(decorator, ast.Call) else decorator
         path = path_of(named, self.context, self.view())
+        late = self.caps(value) & set(self.active) if path in borrows().starts else set()
+        if late:
+            self.escape(decorator, late, f"given to `{path.rpartition('.')[2]}`, which may run it after the block")
+            return value
         if path in _KEEPING_DECORATORS:
             return self.made(decorator, value) | value
         if path.startswith(_BARE_DECORATORS):

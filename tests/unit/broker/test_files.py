@@ -220,13 +220,15 @@ def test_only_roots_that_the_plan_lists_are_opened(start, project):
 
 def test_nothing_is_done_while_no_cell_runs(start):
     session = start()
-    with pytest.raises(CapabilityRevoked, match="no cell is running"):
+    with pytest.raises(CapabilityDenied, match="no cell is running"):
         session.open()
     session.cell()
     scope = session.open()
     entry = session.access(scope, "data/a.txt")
     session.end()
-    for effect in (OpenScope("file_system", "."), Invoke(scope, "access", "x"), Invoke(entry, "read_bytes")):
+    with pytest.raises(CapabilityDenied, match="no cell is running"):
+        session.result(OpenScope("file_system", "."))
+    for effect in (Invoke(scope, "access", "x"), Invoke(entry, "read_bytes")):
         with pytest.raises(CapabilityRevoked, match="no cell is running"):
             session.result(effect)
 

@@ -6,7 +6,17 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from capkernel.kernel.firewall import _PASS, KERNEL_ERRORS, CellOutput, Output, clean_bundle, clean_error, stream
+from capkernel.kernel.firewall import (
+    _DISPLAYS,
+    _PASS,
+    HINT,
+    KERNEL_ERRORS,
+    CellOutput,
+    Output,
+    clean_bundle,
+    clean_error,
+    stream,
+)
 from capkernel.kernel.text import clean_text, size_of
 from capkernel.wire.worker import Published
 
@@ -26,12 +36,7 @@ def passed(kind: Any, content: dict[str, Any], limit: int = 10_000) -> list[Outp
 
 def test_every_kind_of_the_wire_is_decided() -> None:
     kinds = set(get_args(get_type_hints(Published)["kind"]))
-    assert kinds - _PASS.keys() == {"comm_open", "comm_msg", "comm_close"}
-
-
-@pytest.mark.parametrize("kind", ["comm_open", "comm_msg", "comm_close"])
-def test_comms_do_not_pass(kind: str) -> None:
-    assert passed(kind, {"comm_id": "x", "data": {}}) == []
+    assert kinds == _PASS.keys() | _DISPLAYS
 
 
 @pytest.mark.parametrize(
@@ -248,3 +253,68 @@ def test_ten_megabytes_in_a_line_take_no_time() -> None:
         began = time.process_time()
         CellOutput(1, 10**9).passed(Published(1, "stream", {"name": "stdout", "text": text}))
         assert time.process_time() - began < 5.0
+
+
+# ── active outputs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+ACTS = {
+    "application/javascript": "act()",
+    "text/html": "<div onclick='act()'><script>act()</script></div>",
+    "image/svg+xml": "<svg onload='act()'/>",
+    "text/markdown": "![](http://127.0.0.1/)",
+    "application/vnd.jupyter.widget-view+json": {"model_id": "a", "version_major": 2},
+    "application/vnd.plotly.v1+json": {"data": [{"y": [1, 2.5, None]}]},
+    "image/png": "not one",
+}
+
+
+@pytest.mark.parametrize("kind", ["display_data", "update_display_data", "execute_result"])
+def test_active_outputs_pass_as_they_are(kind: Any) -> None:
+    metadata = {"isolated": True, "capkernel": {"authority": "may: all"}, "text/html": {"a": [1]}}
+    message = Published(1, kind, {"data": {**ACTS, "text/plain": "t\x1b]0;x\x07"}, "metadata": metadata})
+    [output] = CellOutput(7, 10_000, active=True).passed(message)
+    assert output.content["data"] == {**ACTS, "text/plain": "t"}
+    assert output.content["metadata"] == {"isolated": True, "text/html": {"a": [1]}}
+    [quiet, hint] = CellOutput(7, 10_000).passed(message)
+    assert "act()" not in str(quiet.content)
+    assert quiet.content["data"].keys() == {"text/plain"}
+    assert hint.content["text"] == HINT
+
+
+@pytest.mark.parametrize(
+    "mime", ["application/vnd.capkernel.diagnostics+json", "Application/vnd.CapKernel.x", 5, "x" * 300]
+)
+def test_the_kernels_own_types_do_not_pass_with_active_outputs_either(mime: Any) -> None:
+    assert clean_bundle({mime: {"a": 1}, "text/plain": "x"}, active=True) == {"text/plain": "x"}
+
+
+def test_active_outputs_are_json_and_have_a_text() -> None:
+    found = clean_bundle({"application/x": {"a": float("nan"), "b": b"x"}, "y": "z"}, active=True)
+    assert found == {"application/x": {"a": None, "b": "eA=="}, "y": "z", "text/plain": "[application/x, y]"}
+
+
+def test_errors_and_streams_are_no_more_active_than_ever() -> None:
+    cell = CellOutput(7, 10_000, active=True)
+    [error] = cell.passed(Published(1, "error", {"ename": "CellRefused", "evalue": "\x1b]0;x\x07v", "traceback": []}))
+    assert error.content == {"ename": "cell.CellRefused", "evalue": "v", "traceback": []}
+    [printed] = cell.passed(Published(1, "stream", {"name": "stdout", "text": "\x1b]0;x\x07v"}))
+    assert printed.content["text"] == "v"
+
+
+def test_the_hint_comes_once_per_cell_and_only_when_something_is_missing() -> None:
+    cell = CellOutput(7, 10_000)
+    widget = {"data": {"text/plain": "IntSlider()", "application/vnd.jupyter.widget-view+json": {"model_id": "a"}}}
+    first = cell.passed(Published(1, "display_data", widget))
+    assert [one.kind for one in first] == ["display_data", "stream"]
+    assert first[0].content["data"] == {"text/plain": "IntSlider()"}
+    assert "[output] active = true" in first[1].content["text"]
+    assert [one.kind for one in cell.passed(Published(1, "display_data", widget))] == ["display_data"]
+    shown = {"data": {"text/html": "<script>act()</script><p>a table</p>", "text/plain": "x"}}
+    [alone] = CellOutput(7, 10_000).passed(Published(1, "display_data", shown))
+    assert alone.content["data"]["text/html"] == "<p>a table</p>"
+
+
+def test_active_outputs_count_against_the_limit() -> None:
+    cell = CellOutput(7, 1000, active=True)
+    [note] = cell.passed(Published(1, "display_data", {"data": {"application/x": {"a": "x" * 2000}}}))
+    assert "output cut" in note.content["text"]

@@ -80,7 +80,7 @@ class Parts:
     def close_cell(self) -> None:
         self.diary.append("close")
 
-    def request(self, message: Execute) -> asyncio.Future[Finished]:
+    def request(self, message: Execute, blob: bytes = b"") -> asyncio.Future[Finished]:
         self.executed.append(message)
         self.diary.append(f"run {message.text!r}")
         future: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()

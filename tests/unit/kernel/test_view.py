@@ -50,6 +50,9 @@ class FakeBroker:
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         return 3, ("file_system data",), 2
 
+    def authority(self) -> tuple[str, tuple[str, ...]]:
+        return "may: read data/a.csv · nothing else", ("the folder data",)
+
 
 class FakeVault:
     """Answers with "sealed" bytes and remembers what was in the audit then."""
@@ -162,7 +165,7 @@ def test_a_wrong_secret_and_a_recorded_proof_are_refused(tmp_path: Path) -> None
                 reader.feed(link.recv(65536))
                 ((challenge, _),) = reader.frames()
                 assert isinstance(challenge, Challenge)
-                recorded = encode(Open(proof(running.secret, challenge.challenge), "page"))
+                recorded = encode(Open(proof(running.secret, challenge.challenge, "page"), "page"))
                 link.sendall(recorded)
                 reader.feed(link.recv(65536))
                 ((welcome, _),) = reader.frames()

@@ -49,6 +49,8 @@ def policy(directory: Path, text: str) -> Policy:
         ("[limits]\nchecker_seconds = 5", "limits.checker_seconds", lambda p: p.limits.checker_seconds == 5),
         ("[limits]\nmap_seconds = 5", "limits.map_seconds", lambda p: p.limits.map_seconds == 5),
         ("[limits]\noutput_bytes = 5", "limits.output_bytes", lambda p: p.limits.output_bytes == 5),
+        ("[viewer]\npairing = true", "viewer.pairing", lambda p: p.viewer.pairing),
+        ('[viewer]\nhigh = ["prod/"]', "viewer.high", lambda p: p.viewer.pairing and not p.viewer.high),
     ],
 )
 def test_what_narrows_applies(tmp_path, text, key, narrower):
@@ -76,6 +78,7 @@ def test_what_narrows_applies(tmp_path, text, key, narrower):
         ("[limits]\nchecker_seconds = 6000", "limits.checker_seconds"),
         ("[limits]\nmap_seconds = 6000", "limits.map_seconds"),
         ("[limits]\noutput_bytes = 100000000", "limits.output_bytes"),
+        ("[output]\nactive = true", "output.active"),
     ],
 )
 def test_what_widens_does_not(tmp_path, text, key):
@@ -98,10 +101,28 @@ def test_hidden_names_stay_hidden(tmp_path):
     assert after.refused == ("files.hide_classified_names", "files.memory")
 
 
+def test_pairing_stays(tmp_path):
+    before = policy(tmp_path, '[viewer]\npairing = true\nhigh = ["prod/"]\n')
+    after = narrow(before, asks(tmp_path, "[viewer]\npairing = false\nhigh = []\n"))
+    assert (after.policy, after.applied, after.refused) == (before, (), ("viewer.pairing",))
+    after = narrow(before, asks(tmp_path, '[viewer]\npairing = true\nhigh = ["x"]\n'))
+    assert (after.policy, after.applied, after.refused) == (before, (), ())
+
+
+def test_active_outputs_can_only_be_switched_off(tmp_path):
+    before = policy(tmp_path, "[output]\nactive = true\n")
+    assert before.output.active
+    off = narrow(before, asks(tmp_path, "[output]\nactive = false\n"))
+    assert (off.policy.output.active, off.applied) == (False, ("output.active",))
+    same = narrow(before, asks(tmp_path, "[output]\nactive = true\n"))
+    assert (same.policy, same.applied, same.refused) == (before, (), ())
+
+
 def test_what_says_the_same_is_neither(tmp_path):
     before = default_policy(tmp_path)
     text = 'profile = "standard"\n[files]\nroots = ["."]\nclassified = []\nclassified_write = "new"\nunprotect = []\n'
     text += "hide_classified_names = false\nmemory = false\n"
+    text += "[viewer]\npairing = false\nhigh = []\n[output]\nactive = false\n"
     text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n'
     after = narrow(before, asks(tmp_path, text))
     assert (after.policy, after.applied, after.refused) == (before, (), ())

@@ -14,7 +14,7 @@ import pytest
 
 from capkernel.vault.keeper import Keeper
 from capkernel.vault.mirror import BAR, MAX_ENTRY, append_entry, entry
-from capkernel.vault.render import render, rendered
+from capkernel.vault.render import render, rendered_plain
 from capkernel.wire.plan import CodeKey
 from capkernel.wire.shown import Poison, Text
 from capkernel.wire.values import decode, encode
@@ -97,8 +97,8 @@ class Played:
 
     def render(self) -> None:
         job, pieces = self.jobs[-1]
-        assert job.bundle.table == "capkernel.vault.render.rendered"
-        self.finish(encode(rendered(decode(pieces[0][1]))))
+        assert job.bundle.table == "capkernel.vault.render.rendered_plain"
+        self.finish(encode(rendered_plain(decode(pieces[0][1]))))
 
 
 @pytest.fixture

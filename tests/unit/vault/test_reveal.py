@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from capkernel.vault.seal import seal, unseal
 from capkernel.wire import shown as wire
 from capkernel.wire.plan import CodeKey
 from capkernel.wire.shown import MAX_JSON_BYTES, Poison, Shown, from_json
+from capkernel.wire.shown_text import what
 from capkernel.wire.values import encode
 from capkernel.wire.vault import Begin, FunctionBundle, Job, Limits, Map, Piece, Put, Reveal, Revealed
 
@@ -86,6 +89,18 @@ def _deep() -> Any:
         lambda: np.zeros((3000, 3000)),
         lambda: np.zeros((3, 0, 5)),
         lambda: pd.DataFrame({f"c{number}": ["y" * 5000] * 1000 for number in range(100)}),
+        lambda: [pd.DataFrame({f"c{number}": [""] * 200 for number in range(40)})] * 500,
+        lambda: pd.DataFrame({"\x01" * 10_000: ["\x01" * 10_000] * 100}),
+        lambda: pd.DataFrame(index=["\x01" * 300] * 100_000),
+        lambda: pd.DataFrame({"a": range(100_000)}, index=pd.MultiIndex.from_product([["k" * 9_999], range(100_000)])),
+        lambda: "[" * 40_000,
+        lambda: "[" * 900 + "]" * 900,
+        lambda: '["' + "\x7f" * 40_000 + '"]',
+        lambda: "[" + "1," * 20_000 + "1]",
+        lambda: ("é" * 60_000).encode(),
+        lambda: Fraction(10**50_000, 7),
+        lambda: range(10**50_000),
+        lambda: re.compile("x" * 200_000),
         _deep,
     ],
 )
@@ -104,6 +119,60 @@ def test_what_is_cut_says_how_much_there_is() -> None:
 
 def test_lone_surrogates_do_not_break_the_rendering() -> None:
     assert from_json(rendered(["\ud800", {"\udfff": 1}]).encode())
+    assert render("a\ud800b\udfff\U0001f600") == wire.Text("a\ufffdb\ufffd\U0001f600", 5)
+    table = render(pd.DataFrame({"\udc80": ["\ud800<b>"]}, index=["\udfff"]))
+    assert table == wire.Table("DataFrame", (1, 1), ("\ufffd",), ("\ufffd",), (("\ufffd<b>",),))
+
+
+def test_a_row_of_a_table_is_whole_or_not_there() -> None:
+    wide = pd.DataFrame({f"c{number}": ["x" * 190] * 200 for number in range(30)})
+    shown = render(wide)
+    assert isinstance(shown, wire.Table)
+    assert 0 < len(shown.rows) < 200
+    assert {len(row) for row in shown.rows} == {30}
+    assert all(len(cell) == 190 for row in shown.rows for cell in row)
+    assert len(shown.index) == len(shown.rows)
+    assert f"the first {len(shown.rows)} rows are shown" in what(shown)
+    columns = render(pd.DataFrame(np.zeros((3, 100))))
+    assert "(the first 40 columns are shown)" in what(columns)
+
+
+def test_times_in_an_array_are_times() -> None:
+    moments = np.array(["2024-02-29T12:00:00", "NaT"], dtype="M8[ns]")
+    shown = render(moments)
+    assert isinstance(shown, wire.Table)
+    assert shown.rows == (("2024-02-29T12:00:00.000000000",), ("NaT",))
+
+
+def test_json_is_a_tree_as_well_that_keeps_every_digit_and_key() -> None:
+    text = ' {"a": 1.10, "a": 12345678901234567890123, "b": [null, true, "<b>"]}'
+    shown = render(text)
+    assert isinstance(shown, wire.Text)
+    assert shown.text == text
+    assert shown.json == wire.Pairs(
+        (wire.Text("a", 1), wire.Text("a", 1), wire.Text("b", 1)),
+        (
+            wire.Number("float", "1.10"),
+            wire.Number("int", "12345678901234567890123"),
+            wire.Items("list", (wire.Nothing(), wire.Bool(True), wire.Text("<b>", 3)), 3),
+        ),
+        3,
+    )
+    assert from_json(rendered(text).encode()) == shown
+
+
+@pytest.mark.parametrize("text", ["", "1", '"a"', "{", "[NaN]", "{'a': 1}", "[" * 100_000, "[1] x", "null"])
+def test_what_is_no_json_object_or_list_has_no_tree(text: str) -> None:
+    shown = render(text)
+    assert isinstance(shown, wire.Text)
+    assert shown.json is None
+
+
+def test_a_tree_is_offered_for_a_whole_text_only_and_only_at_the_top() -> None:
+    shown = render("[" + "1," * 60_000 + "1]")
+    assert isinstance(shown, wire.Text)
+    assert shown.json is None
+    assert render(["[1]"]) == wire.Items("list", (wire.Text("[1]", 3),), 1)
 
 
 def test_a_type_outside_the_set_is_named_and_never_asked_to_show_itself() -> None:

@@ -22,7 +22,7 @@ def line(*sites: ScopeSite) -> str:
 
 def test_a_cell_that_can_do_nothing_says_nothing() -> None:
     assert authority_line(NOTHING) == ""
-    assert authority_data(NOTHING) == {"authority": "", "plan": {"scopes": [], "sinks": []}}
+    assert authority_data(NOTHING) == {"authority": "", "plan": {"scopes": [], "sinks": [], "asks": []}}
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,6 @@ def test_the_data_is_json_and_holds_all_of_it() -> None:
                 }
             ],
             "sinks": ["write_classified"],
+            "asks": [],
         },
     }
