@@ -19,7 +19,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -96,9 +96,10 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
         compiler.cell = cell.cell
         compiler.forget_futures()
 
-    def _tee(self, channel: str) -> AbstractContextManager[None]:  # noqa: ARG002
+    @contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:  # noqa: ARG002
         """IPython would keep all that a cell prints, see `begin_cell`."""
-        return nullcontext()
+        yield
 
     reserve = Reserve()
 

@@ -1,7 +1,6 @@
 """Attempts to answer in the person's place, to get at a value that was not released, and to make a question look like
 something else."""
 
-
 from __future__ import annotations
 
 import json

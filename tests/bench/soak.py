@@ -1,10 +1,10 @@
 """Does a session grow? Many cells and many refusals in one real kernel; memory of all its processes.
 
-The cells define and redefine functions, classes and names, compute, show frames, markup and long texts, fail, read files,
-make classified values, map, pair, show and drop them. Each phase is cut into tenths; a tenth's memory is the median of its
-samples (proportional set size, so shared pages count once). What grew from the second tenth to the last is printed for
-each process, and judged: more than FLAT_MB is growth, and the program ends with 1. The first tenth is not looked at:
-what is built once, and caches that fill, are not growth.
+The cells define and redefine functions, classes and names, compute, show frames, markup and long texts, fail, read
+files, make classified values, map, pair, show and drop them. Each phase is cut into tenths; a tenth's memory is the
+median of its samples (proportional set size, so shared pages count once). What grew from the second tenth to the last
+is printed for each process, and judged: more than FLAT_MB is growth, and the program ends with 1. The first tenth is
+not looked at: what is built once, and caches that fill, are not growth.
 
 Keys: `PHASE_PART_mb` (growth), `PHASE_PART_total_mb` (in the last tenth), `PHASE_per_second`, `flat`.
 """
