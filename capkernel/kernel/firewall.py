@@ -71,15 +71,15 @@ class Output:
 
 
 class CellOutput:
-    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes. `classified`: see
-    `kernel.classified_bundle`. `active`: of any MIME type."""
+    """The outputs of one cell: counts them and lets pass what may. `limit` is in bytes. `active`: of any MIME type.
+    `classified`: see `kernel.classified_bundle`."""
 
     def __init__(
-        self, count: int, limit: int = DEFAULT_LIMIT, classified: Bundles = lambda _: None, *, active: bool = False
+        self, count: int, limit: int = DEFAULT_LIMIT, *, active: bool = False, classified: Bundles = lambda _: None
     ) -> None:
         self._count = count
-        self._classified = classified
         self._active = active
+        self._classified = classified
         self._hinted = False
         self._limit = limit
         self._left = limit
@@ -93,8 +93,8 @@ class CellOutput:
             output = _PASS[message.kind](message.content) if message.kind in _PASS else None
         if output is None:
             return []
-        if message.kind in _DISPLAYS:
-            self._mask(message.content.get("data"), output)
+        if message.kind in _DISPLAYS and self._masked(message.content.get("data"), output):
+            return self.counted(output)
         passed = self.counted(output)
         if self._active or self._hinted or message.kind not in _DISPLAYS:
             return passed
@@ -103,13 +103,14 @@ class CellOutput:
             passed += self.counted(Output("stream", {"name": "stderr", "text": HINT}))
         return passed
 
-    def _mask(self, data: Any, output: Output) -> None:
-        """Put the kernel's bundle in place of what the worker showed of a Classified."""
+    def _masked(self, data: Any, output: Output) -> bool:
+        """Put the kernel's bundle in place of what the worker showed of a Classified, when it is one."""
         handle = data.get(HANDLE_MIME) if isinstance(data, dict) else None
         bundle = self._classified(handle) if isinstance(handle, str) else None
-        output.content["data"].pop(HANDLE_MIME, None)
-        if bundle is not None:
-            output.content.update(data=bundle, metadata={})
+        if bundle is None:
+            return False
+        output.content.update(data=bundle, metadata={})
+        return True
 
     def counted(self, output: Output) -> list[Output]:
         """`output` if it is within the limit. A stream is cut to fit; anything else goes whole or not at all."""

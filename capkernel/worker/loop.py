@@ -34,12 +34,13 @@ from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
 from capkernel.worker.membrane import WorkerMembrane
 from capkernel.worker.names import NameLog
+from capkernel.worker.quick_link import QuickLink
 from capkernel.worker.session import REQUEST, sendable
 from capkernel.worker.shell import WorkerKernel, make_kernel
 from capkernel.worker.streams import CellStream, Gatherer
 
 
-def run(link: socket.socket, report: str, *, active_outputs: bool) -> None:
+def run(link: socket.socket, quick: socket.socket, report: str, *, active_outputs: bool) -> None:
     """Serve requests until the kernel goes; then the process ends."""
     if not active_outputs:
         bars.as_text()
@@ -51,7 +52,7 @@ def run(link: socket.socket, report: str, *, active_outputs: bool) -> None:
     interrupts = Interrupts()
     signals = interrupts.install()
     loop.add_reader(signals.fileno(), _drain, signals)
-    channel = Channel(link, interrupts)
+    channel = Channel(link, interrupts, QuickLink(quick, interrupts))
     worker = Worker(channel, interrupts, loop)
     task = loop.create_task(worker.serve())
     channel.start(worker.take)

@@ -33,7 +33,7 @@ def bundles() -> ClassifiedBundles:
 
 
 def shown(bundles: ClassifiedBundles, kind: Any, data: dict[str, Any], **content: Any) -> dict[str, Any]:
-    (output,) = CellOutput(1, 100_000, bundles).passed(Published(1, kind, {"data": data, **content}))
+    (output,) = CellOutput(1, 100_000, classified=bundles).passed(Published(1, kind, {"data": data, **content}))
     return output.content
 
 
@@ -78,7 +78,7 @@ def test_the_worker_cannot_send_the_bundle_itself(bundles: ClassifiedBundles) ->
 def test_a_stream_or_an_error_carries_none(bundles: ClassifiedBundles) -> None:
     for kind in ("stream", "error"):
         message = Published(1, kind, {"name": "stdout", "text": "x", "data": {HANDLE_MIME: READ}})  # type: ignore[arg-type]
-        (output,) = CellOutput(1, 100_000, bundles).passed(message)
+        (output,) = CellOutput(1, 100_000, classified=bundles).passed(message)
         assert READ not in json.dumps(output.content)
 
 
@@ -99,3 +99,13 @@ def test_many_origins_are_counted_and_an_unknown_type_is_left_out(bundles: Class
     assert mapped[MIME_TYPE]["origin"] == "file:0.txt, file:1.txt, file:2.txt, file:3.txt, file:4.txt, and 4 more"
     assert untyped["text/plain"] == "Classified(***)"
     assert untyped[MIME_TYPE] == {"v": 1, "handle": UNTYPED, "type": ""}
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_with_active_outputs_the_card_is_the_kernels_as_well(bundles: ClassifiedBundles, active: bool) -> None:
+    output = CellOutput(1, 100_000, active=active, classified=bundles)
+    lies = {"text/plain": "lies", MIME_TYPE: {"handle": READ}}
+    (real,) = output.passed(Published(1, "display_data", {"data": {**lies, HANDLE_MIME: READ}}))
+    assert real.content["data"] == bundles(READ)
+    (forged,) = output.passed(Published(1, "display_data", {"data": {**lies, HANDLE_MIME: "e" * 32}}))
+    assert forged.content["data"] == {"text/plain": "lies"}

@@ -66,15 +66,18 @@ export function cardClass(Widget, server, kernels) {
       this._onVisible = () => { if (document.hidden) this.hideValue(); else if (this._pairing) this.look(); };
       this._onLeave = () => this.hideValue();
       this._onStatus = (/** @type {any} */ _, /** @type {string} */ status) => {
-        if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) this.gone(GONE);
+        if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) this.gone();
+        else if (status === "idle" && this._unanswered) this.look();
       };
       this._onKernel = () => { this.hideValue(); this.look(); };
       this._pairing = false;
+      this._unanswered = this._gone = false;
     }
 
     /** @param {any} model */
     async renderModel(model) {
       this.hideValue();
+      this._gone = false;
       const said = model.data[MIME] ?? {};
       this.handle = HANDLE.test(said.handle) ? said.handle : "";
       this._build();
@@ -133,7 +136,7 @@ export function cardClass(Widget, server, kernels) {
       this.card.append(head, this.claim, this.slot, this.todo, this.status);
       this.button.addEventListener("click", () => { if (this._shown) this.hideValue(); else this.reveal(); });
       this.button.addEventListener("focus", () => this._warm());
-      this.card.addEventListener("pointerenter", () => this._warm());
+      this.card.addEventListener("pointerenter", () => { if (this._unanswered) this.look(); else this._warm(); });
       this.card.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
         if (event.key === "Escape" && this._shown) { event.stopPropagation(); this.hideValue(); }
       });
@@ -143,7 +146,8 @@ export function cardClass(Widget, server, kernels) {
     /** @param {{ type: string, origins: string[], label: string, cell?: number, high?: boolean }} known */
     _describe(known) {
       this.mask.textContent = maskOf(known.type);
-      this.meta.textContent = [known.origins.join(", "), known.cell === undefined ? "" : `cell ${known.cell}`].filter(Boolean).join(" · ");
+      this.meta.textContent = [known.origins.join(", "), known.cell === undefined ? "" : `cell ${known.cell}`]
+        .filter((text, at, all) => text && !(at === 1 && all[0] === `cell:${known.cell}`)).join(" · ");
       this.claimed.textContent = known.label;
       this.claim.hidden = !known.label;
       this.high.hidden = known.high !== true;
@@ -175,18 +179,20 @@ export function cardClass(Widget, server, kernels) {
       this._name();
     }
 
-    /** @param {string} words */
-    gone(words) {
+    /** For good: a value does not come back. */
+    gone() {
       this._looking += 1;
-      this._pairing = false;
+      this._gone = true;
+      this._pairing = this._unanswered = false;
       this.hideValue();
-      this._offer(false, words);
+      this._offer(false, GONE);
     }
 
     /** Ask the server whether a value can be revealed here, and about this one. */
     async look() {
+      if (this._gone) return;
       const turn = ++this._looking;
-      this._pairing = false;
+      this._pairing = this._unanswered = false;
       const kernel = this._context?.session?.kernel?.id;
       if (!this.handle) return this._offer(false, "This output names no value of a session.");
       if (!window.isSecureContext || !crypto.subtle) {
@@ -207,13 +213,15 @@ export function cardClass(Widget, server, kernels) {
         } else if (state.reveal === "pair") this._pair();
         else this._offer(false, `${word(state.why)} ${VIEW}`.trim());
       } catch (problem) {
-        if (turn === this._looking) this._explain(problem);
+        if (turn !== this._looking) return;
+        this._explain(problem);
+        this._unanswered = !this._possible && problem instanceof Refused && ["unreachable", "kernel-unreachable"].includes(problem.kind);
       }
     }
 
     _pair() {
       const link = document.createElement("a");
-      link.href = server.address("pair");
+      link.href = server.pair;
       link.target = "_blank";
       link.rel = "noopener noreferrer";
       link.textContent = "Pair this browser";
@@ -226,7 +234,7 @@ export function cardClass(Widget, server, kernels) {
       const kind = problem instanceof Refused ? problem.kind : "";
       const words = problem instanceof Refused ? problem.message : "";
       if (kind === "pairing-needed") this._pair();
-      else if (kind === "no-such-value" || kind === "kernel-gone") this.gone(GONE);
+      else if (kind === "no-such-value" || kind === "kernel-gone") this.gone();
       else if (kind === "reveal-off" || kind === "no-extension") this._offer(false, `${words} ${VIEW}`);
       else if (problem instanceof Refused) this._tell(words, true);
       else if (problem instanceof Error && problem.name === "NotSupportedError") this._offer(false, `This browser has no X25519 in WebCrypto: use a newer one. ${VIEW}`);
@@ -242,7 +250,7 @@ export function cardClass(Widget, server, kernels) {
       window.clearTimeout(this._cooling);
       if (!this._shown && !this._busy) this._cooling = window.setTimeout(() => this._cool(), WARM_MS);
       if (this._frame) return this._frame;
-      const frame = new IsolatedFrame(server.address("frame"), themeColours(), {
+      const frame = new IsolatedFrame(server.frame, themeColours(), {
         onHeight: (height) => { if (this._frame === frame && this._opened) frame.node.style.height = `${Math.min(MOST_HEIGHT, Math.max(24, height || 0))}px`; },
         onHide: () => { if (this._frame === frame) this.hideValue(); },
         onCopied: (ok) => this._tell(ok ? "copied: what is in the clipboard is no longer hidden" : "the browser did not allow copying", !ok),

@@ -6,6 +6,8 @@
  * Rule 2: what goes through here is ciphertext, or is no secret.
  */
 
+const VERSION = new URL(import.meta.url).pathname.split("/").at(-2);
+
 /** What the server said in place of an answer. `kind`: a name of its own, "no-extension", "unreachable". */
 export class Refused extends Error {
   /** @param {string} kind @param {string} words @param {number} [status] */
@@ -44,7 +46,11 @@ export function makeServer(baseUrl) {
     throw new Refused("unreachable", `The Jupyter server refused (${answer.status}): reload the page and log in again.`);
   }
 
-  return { ask, address: (/** @type {string} */ what) => root + what };
+  return {
+    ask,
+    frame: `${root}frame?v=${VERSION}`, // a browser keeps it, and must not keep it longer than these files
+    pair: root + "pair",
+  };
 }
 
 /** @param {string} name */
