@@ -125,7 +125,9 @@ class Assembly:
         if secure is not None:
             broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
-            spawn_worker=WorkerSpawner(self.runtime, self.policy.limits.cell_memory_mb),
+            spawn_worker=WorkerSpawner(
+                self.runtime, self.policy.limits.cell_memory_mb, active_outputs=self.policy.output.active
+            ),
             make_checker=self._checker,
             broker=broker,
             vault=vault,

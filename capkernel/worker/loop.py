@@ -28,7 +28,7 @@ from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.local_names import BEFORE_NAME, plain_name
 from capkernel.wire.local_renaming import rename
 from capkernel.wire.worker import Comm, Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
-from capkernel.worker import looking
+from capkernel.worker import bars, looking
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
@@ -40,8 +40,10 @@ from capkernel.worker.shell import WorkerKernel, make_kernel
 from capkernel.worker.streams import CellStream, Gatherer
 
 
-def run(link: socket.socket, quick: socket.socket, report: str) -> None:
+def run(link: socket.socket, quick: socket.socket, report: str, *, active_outputs: bool) -> None:
     """Serve requests until the kernel goes; then the process ends."""
+    if not active_outputs:
+        bars.as_text()
     with contextlib.suppress(Exception):
         faulthandler.enable(2)  # a crash in native code leaves its stack in the pipe the kernel reads
     link.setblocking(True)

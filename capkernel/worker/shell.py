@@ -17,6 +17,7 @@ import logging
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
@@ -89,9 +90,16 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
     def begin_cell(self, cell: Execute, log: NameLog) -> None:
         self._cell: Execute | None = cell
         self._log = log
+        for kept in ("outputs", "exceptions"):  # IPython collects what cells show, for %notebook, and never lets go
+            getattr(self.history_manager, kept, {}).clear()
         compiler = cast(CellCompiler, self.compile)
         compiler.cell = cell.cell
         compiler.forget_futures()
+
+    @contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:  # noqa: ARG002
+        """IPython would keep all that a cell prints, see `begin_cell`."""
+        yield
 
     reserve = Reserve()
 
@@ -225,6 +233,8 @@ def make_kernel(channel: Channel, interrupts: Interrupts) -> WorkerKernel:
     # Beside its text, a displayed Classified says which one it is; the kernel shows what it knows of it.
     shell.display_formatter.mimebundle_formatter.for_type(Classified, lambda shown: {HANDLE_MIME: shown._handle})
     shell.ast_transformers = []
+    # `raise SystemExit` ends a cell, and IPython recommends what is refused here.
+    warnings.filterwarnings("ignore", message="To exit: use 'exit'", category=UserWarning)
     # Asking an object for its text would run the user's code without a check.
     shell.inspector.str_detail_level = 99
     looking.teach_completer()

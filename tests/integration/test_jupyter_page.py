@@ -236,9 +236,13 @@ def test_a_request_that_is_not_the_pages_own_is_refused(
     assert refused(attempt(browser, asked(session))) == named
 
 
+def test_how_much_waits_is_a_number(session: Session, browser: Browser) -> None:
+    assert browser.ask("waiting", {"kernel": session.kernel}).json() == {"count": 0}
+
+
 def test_every_address_is_guarded_the_same(session: Session, browser: Browser) -> None:
     bodies = {"state": {"kernel": session.kernel}, "about": {"kernel": session.kernel, "handle": session.handle},
-              "pair": {"code": "12345678"}}  # fmt: skip
+              "waiting": {"kernel": session.kernel}, "pair": {"code": "12345678"}}  # fmt: skip
     for name, said in bodies.items():
         assert refused(browser.ask(name, said, Authorization=f"token {TOKEN}")) == (403, "token")
         assert refused(browser.ask(name, said, Origin=FOREIGN)) == (403, "not-this-page")
