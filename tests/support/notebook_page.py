@@ -18,7 +18,10 @@ from jupyter_server_started import TOKEN, jupyter_environment, jupyter_server
 from playwright.sync_api import BrowserContext, Error, Frame, Locator, Page
 
 SECONDS = 60_000  # milliseconds, for Playwright
-APPLICATIONS = {"lab": ("jupyterlab", "lab/tree", "LabApp"), "notebook": ("notebook", "notebooks", "JupyterNotebookApp")}
+APPLICATIONS = {
+    "lab": ("jupyterlab", "lab/tree", "LabApp"),
+    "notebook": ("notebook", "notebooks", "JupyterNotebookApp"),
+}
 IDLE = """() => {
     const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
     return kernel && kernel.status === 'idle' && kernel.id;
@@ -64,9 +67,7 @@ def served(application: str, place: Path, *options: str, **environment: Any) -> 
                   "JUPYTERLAB_WORKSPACES_DIR": str(place / "workspaces"),
                   "XDG_STATE_HOME": str(place / "state")}  # fmt: skip
     log = place / "server.log"
-    with jupyter_server(
-        work, variables, log, f"--{app}.expose_app_in_browser=True", *options, program=program
-    ) as port:
+    with jupyter_server(work, variables, log, f"--{app}.expose_app_in_browser=True", *options, program=program) as port:
         yield Served(application, port, place, work, log, variables)
 
 
