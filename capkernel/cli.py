@@ -1,4 +1,4 @@
-"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view, repl."""
+"""The `capkernel` command: install, run, check, lab, doctor, policy, audit, explain, view, approve, repl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from capkernel.commands import audit, repl, view
+from capkernel.commands import approve, audit, repl, view
 from capkernel.commands import check as check_command
 from capkernel.commands import policy as policy_command
 from capkernel.diagnostics.codes import CODES
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("code", nargs="?")
     explain.set_defaults(run=_explain)
     view.add_parser(commands)
+    approve.add_parser(commands)
     repl.add_parser(commands)
     return parser
 
@@ -110,6 +111,7 @@ def _install(arguments: argparse.Namespace) -> int:
         if not arguments.sys_prefix:
             # Servers of other environments read it, too, and refuse a kernelspec whose provisioner they do not have.
             del spec["metadata"]["kernel_provisioner"]
+            _out.print("secrets are shown in the Jupyter page only with --sys-prefix, in the server's own environment")
         (source / "kernel.json").write_text(json.dumps(spec, indent=1))
         try:
             place = KernelSpecManager().install_kernel_spec(
@@ -217,6 +219,7 @@ def _lab(arguments: argparse.Namespace) -> int:
         _err.print(f"{notebook}: there is no such notebook")
         return USAGE
     command = [sys.executable, "-m", "jupyterlab", f"--MultiKernelManager.default_kernel_name={KERNEL_NAME}"]
+    command.append("--ServerApp.jpserver_extensions=capkernel.viewer.jupyter=True")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     command += [argument for argument in arguments.rest if argument != "--"]
@@ -230,18 +233,24 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from capkernel.checker.pinned import installed, problem
-    from capkernel.commands import active_outputs, secure_output, tracked
+    from capkernel.commands import active_outputs, jupyter_page, secure_output, tracked
     from capkernel.sandbox import Level, survey
 
     found, secure = survey(), secure_output.line_ambient(Path.cwd())
-    active = active_outputs.line_ambient(Path.cwd())
+    active, in_page = active_outputs.line_ambient(Path.cwd()), jupyter_page.line_ambient()
     in_git, wrong = tracked.lines_ambient(Path.cwd()), problem()
     mypy = wrong or f"checker: mypy {installed()}"
     if arguments.json:
-        said = {"secure_output": secure, "active_outputs": active, "checker": mypy, "git": in_git}
+        said = {
+            "secure_output": secure,
+            "active_outputs": active,
+            "jupyter_page": in_page,
+            "checker": mypy,
+            "git": in_git,
+        }
         print(json.dumps({**json.loads(found.to_json()), **said}))
     else:
-        for line in [*found.lines(), secure, active, mypy, *in_git]:
+        for line in [*found.lines(), secure, active, in_page, mypy, *in_git]:
             _out.print(escape(line))
     return OK if found.level >= Level.STANDARD and not wrong else FAILED
 

@@ -8,6 +8,7 @@ the block is `CapabilityRevoked`.
 from capkernel.api.classified import Classified, classify
 from capkernel.api.errors import CapabilityDenied, CapabilityRevoked
 from capkernel.api.files import Capability, FileEntry, FileSystem, request_file_system
+from capkernel.api.person import request_declassify, request_secret
 from capkernel.api.search import GrepMatch
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "FileSystem",
     "GrepMatch",
     "classify",
+    "request_declassify",
     "request_file_system",
+    "request_secret",
 ]

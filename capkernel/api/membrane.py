@@ -10,18 +10,16 @@ from typing import Any, Protocol
 
 from capkernel.wire.worker import (
     Classify,
-    CloseScope,
+    Effect,
     FunctionRef,
-    Invoke,
     MapClassified,
     MaskShown,
-    OpenScope,
     ZipClassified,
 )
 
 
 class Membrane(Protocol):
-    def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
+    def call(self, effect: Effect, blob: bytes = b"") -> tuple[Any, bytes]:
         """Ask the broker and wait. Raises the exception of `api.errors` that the answer names."""
 
     def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes = b"") -> None:

@@ -16,9 +16,10 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from capkernel.broker.audit import AuditLog, AuditUnavailable
+from capkernel.broker.ports import VaultPort
 from capkernel.broker.questions import WHERE, NoQuestion, Questions, Waiting, one_line
 from capkernel.policy.decision import AskPerson, Denied
 from capkernel.wire.view import Question
@@ -32,19 +33,6 @@ NOT_RELEASED: Final = f"this value is not released: the person decides, in {WHER
 """For whatever ends a release but its allowing: nothing here may depend on what the person saw, or could not see."""
 
 
-class VaultAsk(Protocol):
-    """What questions need of the vault."""
-
-    async def show_release(self, handle: str, key: bytes) -> bytes:
-        """The `wire.shown.Release` of a value, sealed to the person's key. Raises VaultFailed, ValueError."""
-
-    async def release(self, handle: str, seen: str) -> bytes | None:
-        """The encoded value, for a person who has seen it; None when `seen` is not of it. Raises VaultFailed."""
-
-    async def receive(self, handle: str, sealed: bytes) -> bool:
-        """Open what the person typed and keep it under the handle. Raises VaultFailed."""
-
-
 @dataclass(frozen=True)
 class Granted:
     """The person allowed it. blob: the encoded value that was released."""
@@ -55,12 +43,13 @@ class Granted:
 class Approvals:
     """The questions of one session, and who waits for them."""
 
-    def __init__(self, audit: AuditLog, vault: VaultAsk, seconds: float) -> None:
+    def __init__(self, audit: AuditLog, vault: VaultPort, seconds: float) -> None:
         self._audit = audit
         self._vault = vault
         self._queue = Questions(seconds)
         self._answers: dict[str, asyncio.Future[Granted | Denied]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # once somebody has asked
         self.asked: Callable[[Waiting], None] = lambda _: None  # the session tells that a decision waits
         self.settled: Callable[[Waiting], None] = lambda _: None
 
@@ -71,7 +60,8 @@ class Approvals:
         if isinstance(waiting, Denied):
             self._audit.record(question.kind, "denied", cell=cell, path=path, reason=waiting.reason, who="kernel")
             return waiting
-        answer: asyncio.Future[Granted | Denied] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Granted | Denied] = self._loop.create_future()
         self._answers[waiting.id] = answer
         try:
             said = f"the cell says: {claim}" if claim else ""
@@ -90,6 +80,10 @@ class Approvals:
     def questions(self) -> tuple[tuple[Question, ...], tuple[str, ...]]:
         """What waits, the open one first; and what is denied without asking."""
         return self._queue.shown(time.monotonic(), time.time()), self._queue.denied
+
+    @property
+    def count(self) -> int:
+        return len(self._queue.waiting)
 
     async def decide(self, question: str, allow: bool, seen: str, who: str) -> bool:
         """The person's decision about the open question. Raises NoQuestion, VaultFailed."""
@@ -134,6 +128,22 @@ class Approvals:
     def end_cell(self, cell: int) -> None:
         """Its questions vanish, as denied."""
         self._drop(self._queue.end(cell, time.monotonic()))
+
+    def interrupt(self) -> None:
+        """Nobody waits any more: what cells ask is denied. From any thread."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: so is the session
+                loop.call_soon_threadsafe(self._interrupted)
+
+    def _interrupted(self) -> None:
+        for cell in {waiting.cell for waiting in self._queue.waiting if waiting.cell is not None}:
+            self.end_cell(cell)
+
+    async def join(self, who: str, facts: tuple[tuple[str, str], ...]) -> bool:
+        """Whether the person lets someone take part in the session. Belongs to no cell. Raises AuditUnavailable."""
+        question = AskPerson("session.join", f"let {who} take part in this session", (who,), facts)
+        return isinstance(await self.ask(question, None), Granted)
 
     def close(self) -> None:
         """The session ends."""

@@ -28,10 +28,11 @@ import platformdirs
 START: Final = "0" * 64
 MAX_TEXT: Final = 4096
 MAX_LINE: Final = 64 * 1024  # bytes; `record` writes less
-RECENT: Final = 200
+RECENT: Final = 1_000  # lines, kept for the person
 END: Final = "session.end"
 Ending = Literal["ended", "running", "missing"]
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 class AuditUnavailable(Exception):
@@ -71,15 +72,21 @@ class AuditLog:
         self._number = 0
         self.head = START
         self._recent: deque[str] = deque(maxlen=RECENT)
+        self._person: deque[str] = deque(maxlen=RECENT)
 
     @property
     def session(self) -> str:
         return self._session
 
-    def recent(self, count: int) -> list[str]:
-        """The last lines of this session, at most RECENT, oldest first; kept here so that nobody has to read files."""
+    def recent(self, count: int, who: str = "", words: str = "") -> list[str]:
+        """The last lines of this session, oldest first; kept here so that nobody has to read files. At most RECENT are
+        kept, and as many of the person's own (who="person"). words: only lines in which each of them stands."""
+        wanted = words.lower().split()
         with self._lock:
-            return list(self._recent)[-count:] if count > 0 else []
+            lines = list(self._person if who == "person" else self._recent)
+        if wanted:
+            lines = [line for line in lines if all(word in line.lower() for word in wanted)]
+        return lines[-count:] if count > 0 else []
 
     @classmethod
     def open_ambient(cls, session: str, directory: Path | None = None) -> AuditLog:
@@ -127,7 +134,7 @@ class AuditLog:
                 entry["authority"] = authority[:MAX_TEXT]
             entry["previous"] = self.head
             # ASCII: a lone surrogate or a line separator in a path cannot break the line or the encoding.
-            line = json.dumps(entry, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+            line = _encode(entry).encode("ascii") + b"\n"
             try:
                 written = os.write(self._fd, line)
             except OSError as problem:
@@ -139,6 +146,8 @@ class AuditLog:
                 raise AuditUnavailable("the audit is full, so no effect is allowed: free some space and restart")
             self._number += 1
             self._recent.append(line[:-1].decode("ascii"))
+            if who == "person":
+                self._person.append(self._recent[-1])
             self.head = hashlib.sha256(line[:-1]).hexdigest()
 
     def sync(self) -> None:
@@ -146,11 +155,15 @@ class AuditLog:
         with self._lock:
             if self._fd is None:
                 return
-            try:
-                os.fsync(self._fd)
-            except OSError as problem:
+            fd = os.dup(self._fd)
+        try:
+            os.fsync(fd)  # without the lock: nobody who records waits for the disk
+        except OSError as problem:
+            with self._lock:
                 self._give_up()
-                raise AuditUnavailable(_unwritable(problem)) from None
+            raise AuditUnavailable(_unwritable(problem)) from None
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Say that the session has ended, and write no more. Twice is fine."""

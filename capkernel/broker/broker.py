@@ -5,7 +5,9 @@ allows it, and in it nothing is done that the plan does not list for it; nothing
 what a cell was granted ends with it.
 Rule 2: no word of the worker is trusted. Handles, methods and paths are looked up; what is wrong with them becomes a
 Failure, or, for what has no answer, poison.
-Rule 3: no answer depends on a classified value. Operations on Classified handles are posts.
+Rule 3: no answer depends on a classified value, but one that the person released. Operations on Classified handles are
+posts.
+Rule 4: an effect that waits for the person holds nothing meanwhile: it is judged anew when it was allowed.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from capkernel.broker.approvals import Approvals
+from capkernel.broker.asking import Asking, NeedsPerson
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.captured import require_types
 from capkernel.broker.classified_files import LIMIT_BYTES, ClassifiedFiles
@@ -28,13 +33,15 @@ from capkernel.broker.files import FileEffects, in_words_of_cell
 from capkernel.broker.functions import NOTHING, FunctionRegistry
 from capkernel.broker.handles import HandleTable
 from capkernel.broker.identity import ClassifiedIndex
-from capkernel.broker.ledger import Ledger
+from capkernel.broker.ledger import MAX_TEXT, Ledger
 from capkernel.broker.opened import MAX_OPEN, PIECE, OpenFile
+from capkernel.broker.person import PersonEffects
 from capkernel.broker.places import FileHandle, FileScope, Places
 from capkernel.broker.ports import VaultPort
 from capkernel.broker.room import SECRET_BYTES, Room
 from capkernel.broker.secure_output import SecureOutput
 from capkernel.broker.threads import in_background, run_whole
+from capkernel.policy.decision import Denied
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
@@ -42,6 +49,9 @@ from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
 from capkernel.wire.worker import (
+    QUICK_METHODS,
+    AskRelease,
+    AskSecret,
     Call,
     CallResult,
     Classify,
@@ -59,6 +69,9 @@ MAX_WAITING: Final = 64  # of one cell
 MAX_RUNNING: Final = 32  # of the session: effects of earlier cells may still hang in a file system
 SETTLE_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 1.0
+NO_SECRETS: Final[Mapping[str, int]] = MappingProxyType({})
+
+MAX_HELD: Final = 100  # grants that are told to the person one by one
 
 _log = logging.getLogger(__name__)
 _METHOD = re.compile(r"[a-z_]{1,40}")
@@ -76,7 +89,8 @@ class _Cell:
 
 
 class Broker:
-    """The effects of one session. All methods are called on one event loop; the effects themselves run in threads."""
+    """The effects of one session. All methods but `call_quickly` are called on one event loop; the effects themselves
+    run in threads."""
 
     def __init__(
         self,
@@ -86,21 +100,25 @@ class Broker:
         audit: AuditLog,
         exclusions: Exclusions | None = None,
         room: Room | None = None,
+        given: Mapping[str, int] = NO_SECRETS,
     ) -> None:
         """base_dir: the notebook's directory. exclusions: `Exclusions.ambient(policy.source)` unless given. room: of a
-        root in memory, which is the only one then."""
+        root in memory, which is the only one then. given: see `PersonEffects`."""
         rules = PathRules(policy)
         excluded = Exclusions.ambient(policy.source) if exclusions is None else exclusions
         self._index = ClassifiedIndex(rules, lambda: [os.path.realpath(root) for root in policy.root_paths()])
         self._places = Places(rules, excluded, self._index, hide_names=policy.files.hide_classified_names)
-        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit, room)
-        self._sink = ClassifiedFiles(policy, vault, audit, LIMIT_BYTES if room is None else SECRET_BYTES)
+        self._asking = asking = Asking(policy.approvals.ask)
+        self._files = FileEffects(policy, os.path.realpath(base_dir), rules, self._places, audit, asking, room)
+        self._sink = ClassifiedFiles(policy, vault, audit, asking, LIMIT_BYTES if room is None else SECRET_BYTES)
         self._vault = vault
         self._audit = audit
         self._table: HandleTable[Target] = HandleTable()
         self._functions = FunctionRegistry()
         self._secrets = ClassifiedHandles()
         self.ledger = Ledger()
+        self.approvals = Approvals(audit, vault, policy.limits.approval_seconds)
+        self._person = PersonEffects(policy, vault, audit, self.approvals, self._secrets, self.ledger, given)
         self.secure_output: SecureOutput | None = None  # set before the first cell
         self.at_end: list[Callable[[], None]] = []  # blocking steps of `close`
         self._cell: _Cell | None = None
@@ -131,6 +149,7 @@ class Broker:
         if self.secure_output is not None:
             self.secure_output.begin_cell()
         self._index.begin_cell()
+        self._asking.begin_cell()
         self._places.begin_cell()
         self._table.begin(cell)
         self._cell = _Cell(cell, plan)
@@ -150,8 +169,9 @@ class Broker:
         """The cell is over, however it ended: everything that it was granted is revoked."""
         if self._cell is None:
             return
-        self._cell = None
+        ended, self._cell = self._cell, None
         _end(self._table.end())
+        self.approvals.end_cell(ended.number)
         in_background(self._sync)  # a slow disk must not hold the loop
 
     def _sync(self) -> None:
@@ -164,6 +184,7 @@ class Broker:
         """End the session: revoke, give classified writes under way SETTLE_SECONDS to finish, close the audit. What
         hangs is left behind."""
         self.close_cell()
+        self.approvals.close()
         waiting = [self._sink.settle(SETTLE_SECONDS, GIVE_UP_SECONDS)]
         if self.secure_output is not None:
             waiting.append(self.secure_output.settle(SETTLE_SECONDS))
@@ -177,7 +198,21 @@ class Broker:
         if cell is None:
             return None, (), 0
         asks = tuple(f"{site.kind} {'(any)' if site.argument is None else site.argument}" for site in cell.plan.scopes)
-        return cell.number, (*asks, *cell.plan.sinks), len(self._table)
+        person = dict.fromkeys(f"{site.kind} {site.argument or '(any)'}" for site in cell.plan.asks)
+        return cell.number, (*asks, *cell.plan.sinks, *person), len(self._table)
+
+    def authority(self) -> tuple[str, tuple[str, ...]]:
+        """For the person: the line that says what the running cell may do, and what it has open now, in words."""
+        cell = self._cell
+        if cell is None:
+            return "", ()
+        targets = self._table.targets(MAX_HELD)
+        scopes = [target for target in targets if isinstance(target, FileScope)]
+        said = [_folder_words(scope) for scope in scopes]
+        files = sum(not isinstance(target, FileScope) for target in targets)
+        if files:
+            said.append(f"{files} of its files" if files > 1 else "one of its files")
+        return authority_line(cell.plan), tuple(said)
 
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """A module beside the notebook, for the checker to judge: the text at `path`, relative to the notebook's
@@ -187,15 +222,25 @@ class Broker:
     def _module_text(self, path: str, cell: int) -> bytes | None:
         try:
             scope = self._files.open_scope(".", cell)
+        except NeedsPerson as needed:
+            self._unasked(needed, cell)
+            return None
         except (EffectError, OSError):
             return None
         try:
             file = self._files.access(scope, path, cell)
             return self._files.read(file, cell) if self._files.exists(file, cell) else None
+        except NeedsPerson as needed:
+            self._unasked(needed, cell)
+            return None
         except (EffectError, OSError):
             return None
         finally:
             scope.end()
+
+    def _unasked(self, needed: NeedsPerson, cell: int) -> None:
+        reason = "the person would have to be asked, and a module is read before a cell runs"
+        self._audit.record(needed.ask.kind, "denied", cell=cell, path=needed.ask.subject[0], reason=reason)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,35 +265,69 @@ class Broker:
                 raise denied(f"more than {MAX_WAITING} effects at once: wait for some of them")
             cell.waiting += 1
             try:
-                async with cell.slots:
-                    if self._cell is not cell:
-                        raise revoked()  # it ended while this waited
-                    if self._running >= MAX_RUNNING:
-                        raise denied(f"{MAX_RUNNING} effects of earlier cells have not ended: the file system hangs")
-                    self._running += 1
-                    try:
-                        if isinstance(effect, OpenScope):
-                            path = effect.argument
-                            value, out = await self._open_scope(effect, cell)
-                        else:
-                            path = self._path_of(effect)
-                            value, out = await self._invoke(effect, cell, blob)
-                    finally:
-                        self._running -= 1
+                if isinstance(effect, AskSecret | AskRelease):
+                    value, out = await self._given_by_person(effect, cell)
+                else:
+                    path = effect.argument if isinstance(effect, OpenScope) else self._path_of(effect)
+                    value, out = await self._decided(effect, cell, blob)
             finally:
                 cell.waiting -= 1
             return CallResult(message.call, value), out
-        except EffectError as refusal:
-            failure = refusal.failure()
-        except AuditUnavailable as problem:
-            failure = Failure("CapabilityDenied", str(problem))
-        except OSError as problem:
-            failure = in_words_of_cell(problem, path).failure()
         except Exception as problem:
-            # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
-            _log.error("effect failed inside the broker: %s", _where(problem))
-            failure = Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
-        return CallResult(message.call, None, failure), b""
+            return CallResult(message.call, None, _failure(problem, path)), b""
+
+    def call_quickly(self, call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        """`call` for an effect of QUICK_METHODS, done in the thread that asks: of each worker, one at a time."""
+        path = ""
+        try:
+            cell = self._cell
+            if cell is None:
+                raise revoked("no cell is running, so this")
+            path = self._path_of(effect)
+            value, out = self._invoke_quickly(effect, cell)
+            return CallResult(call, value), out
+        except NeedsPerson:
+            return CallResult(call, elsewhere=True), b""  # this thread must not wait for anybody
+        except Exception as problem:
+            return CallResult(call, None, _failure(problem, path)), b""
+
+    async def _given_by_person(self, effect: AskSecret | AskRelease, cell: _Cell) -> tuple[Any, bytes]:
+        if isinstance(effect, AskSecret):
+            answer: tuple[Any, bytes] = await self._person.secret(effect, cell.number, cell.plan), b""
+        else:
+            answer = None, await self._person.release(effect, cell.number, cell.plan)
+        if self._cell is not cell:
+            raise revoked()
+        return answer
+
+    async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        """Do the effect, and ask the person first when the policy says so: once more whenever it is another one by the
+        time it was allowed."""
+        while True:
+            try:
+                async with cell.slots:
+                    return await self._perform(effect, cell, blob)
+            except NeedsPerson as needed:
+                question = needed.ask
+            answer = await self.approvals.ask(question, cell.number)
+            if isinstance(answer, Denied):
+                raise denied(f"{question.title}: {answer.reason}")
+            if self._cell is not cell:
+                raise revoked()
+            self._asking.allow(cell.number, question)
+
+    async def _perform(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        if self._cell is not cell:
+            raise revoked()  # it ended while this waited
+        if self._running >= MAX_RUNNING:
+            raise denied(f"{MAX_RUNNING} effects of earlier cells have not ended: the file system hangs")
+        self._running += 1
+        try:
+            if isinstance(effect, OpenScope):
+                return await self._open_scope(effect, cell)
+            return await self._invoke(effect, cell, blob)
+        finally:
+            self._running -= 1
 
     async def _open_scope(self, effect: OpenScope, cell: _Cell) -> tuple[Any, bytes]:
         if not any(site.kind == effect.kind and site.argument in (None, effect.argument) for site in cell.plan.scopes):
@@ -266,7 +345,28 @@ class Broker:
             scope.end()
             raise
 
+    def _invoke_quickly(self, effect: Invoke, cell: _Cell) -> tuple[Any, bytes]:
+        """Blocks. An effect of QUICK_METHODS on a directory's scope or a file of it."""
+        grant = self._table.find(effect.handle)
+        if grant.cell != cell.number:
+            raise revoked()
+        target = grant.target
+        if isinstance(target, OpenFile):
+            raise _no_method("file", effect.method)
+        if isinstance(target, FileScope):
+            if effect.method != "access":
+                raise _no_method("FileSystem", effect.method)
+            file = self._files.access(target, effect.path, cell.number)
+            return [self._mint(grant.scope, file, cell), file.path], b""
+        self._require_listed(target, effect.method, cell)
+        perform = self._methods.get(effect.method)
+        if perform is None:
+            raise _no_method("FileEntry", effect.method)
+        return perform(target, cell, b"")
+
     async def _invoke(self, effect: Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+        if effect.method in QUICK_METHODS:
+            return await run_whole(lambda: self._invoke_quickly(effect, cell))
         grant = self._table.find(effect.handle)
         target = grant.target
         if isinstance(target, OpenFile):
@@ -274,11 +374,7 @@ class Broker:
         if isinstance(target, FileScope):
             if effect.method in ("read_only", "subtree"):
                 return await self._attenuate(grant.scope, target, effect, cell), b""
-            if effect.method != "access":
-                raise _no_method("FileSystem", effect.method)
-            scope = target
-            file = await run_whole(lambda: self._files.access(scope, effect.path, cell.number))
-            return [self._mint(grant.scope, file, cell), file.path], b""
+            raise _no_method("FileSystem", effect.method)
         self._require_listed(target, effect.method, cell)
         if effect.method == "children":
             found = await run_whole(lambda: self._files.children(target, cell.number))
@@ -328,7 +424,7 @@ class Broker:
     def _mint(self, scope: str, file: FileHandle, cell: _Cell) -> str:
         if self._cell is not cell:
             raise revoked()
-        known = file.scope.minted.get(file.path)
+        known = file.scope.minted.get(file.path)  # two threads may both mint: two handles of one file, both listed
         if known is None:
             known = file.scope.minted[file.path] = self._table.mint(scope, file)
         return known
@@ -419,7 +515,7 @@ class Broker:
             except Exception as problem:
                 _log.warning("a classified read was refused by the vault: %s", type(problem).__name__)
                 raise denied("this session has made as many classified values as it may: restart it") from None
-            self.ledger.read(handle, cell.number, origin, text=method == "read_classified")
+            self.ledger.read(handle, cell.number, origin, text=method == "read_classified", plan=cell.plan)
             return handle
         finally:
             if fd is not None:
@@ -468,10 +564,10 @@ class Broker:
     def _hand_over(self, message: Classify | MapClassified | ZipClassified, blob: bytes, cell: _Cell) -> None:
         # The ledger first: what is refused has a line in the person's list as well, and says there why.
         if isinstance(message, Classify):
-            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell))
+            self.ledger.classified(message.new, cell.number, message.label, blob, _static(message, cell), cell.plan)
             self._vault.put(message.new, blob, f"cell:{cell.number}", message.label[:200])
         elif isinstance(message, ZipClassified):
-            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell))
+            self.ledger.zipped(message.new, cell.number, message.left, message.right, _static(message, cell), cell.plan)
             if self._secrets.knows(message.left) and self._secrets.knows(message.right):
                 self._vault.zip(message.new, message.left, message.right)
             else:
@@ -509,6 +605,23 @@ def _end(targets: list[Target]) -> None:
     for target in targets:
         if not isinstance(target, FileHandle):
             target.end()
+
+
+def _failure(problem: Exception, path: str) -> Failure:
+    if isinstance(problem, EffectError):
+        return problem.failure()
+    if isinstance(problem, AuditUnavailable):
+        return Failure("CapabilityDenied", str(problem))
+    if isinstance(problem, OSError):
+        return in_words_of_cell(problem, path).failure()
+    # Not foreseen: refused. Only the type and our own place in the code are safe to tell anyone.
+    _log.error("effect failed inside the broker: %s", _where(problem))
+    return Failure("RuntimeError", f"the effect failed inside the broker ({type(problem).__name__})")
+
+
+def _folder_words(scope: FileScope) -> str:
+    where = scope.argument if scope.prefix == "." else f"{scope.argument.rstrip('/')}/{scope.prefix}"
+    return f"the folder {where[:MAX_TEXT]}{'' if scope.writable else ' (to read)'}"
 
 
 def _no_method(kind: str, method: str) -> EffectError:

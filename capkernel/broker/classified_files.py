@@ -4,7 +4,7 @@ Rule 1: what the cell sees (success, the name, an empty file of mode 0600) is de
 is the same for a value, for poison and for a handle the vault never heard of.
 Rule 2: the content goes into an inode without a name, which takes the place of the reservation when it is whole.
 Rule 3: only a classified path is a sink, only for a cell whose plan says so, and by default only a new name or one that
-this session wrote.
+this session wrote, or one that the person allowed to be replaced.
 Rule 4: writes are counted per call made, never per value, and never by how many are still waiting.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from capkernel.broker import atomic
+from capkernel.broker.asking import Asking, about_file
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.failures import EffectError, denied
 from capkernel.broker.places import Place
@@ -53,9 +54,12 @@ class Reservation:
 class ClassifiedFiles:
     """The sink "classified files" of one session."""
 
-    def __init__(self, policy: Policy, vault: VaultPort, audit: AuditLog, limit: int = LIMIT_BYTES) -> None:
+    def __init__(
+        self, policy: Policy, vault: VaultPort, audit: AuditLog, asking: Asking, limit: int = LIMIT_BYTES
+    ) -> None:
         """limit: bytes of one file."""
         self.limit = limit
+        self._asking = asking
         self._mode = policy.files.classified_write
         self._vault = vault
         self._audit = audit
@@ -72,8 +76,8 @@ class ClassifiedFiles:
         """One more call of this cell, whatever becomes of it. On the event loop, before `decide`."""
         self._count += 1
 
-    def decide(self, place: Place, sinks: tuple[str, ...]) -> Decision:
-        """Whether this cell may write a secret here."""
+    def decide(self, place: Place, sinks: tuple[str, ...], cell: int, *, may_ask: bool = True) -> Decision:
+        """Whether this cell may write a secret here. may_ask: whether the person can be asked about what is there."""
         if "write_classified" not in sinks:
             return Denied("the plan of the running cell does not list write_classified")
         if self._mode is False:
@@ -85,17 +89,20 @@ class ClassifiedFiles:
             )
         if place.protected is not None:
             return Denied(f"this path is protected ({place.protected})")
+        foreign = False
         if place.status is not None:
             if not stat.S_ISREG(place.status.st_mode):
                 return Denied("there is something else than a regular file at this path")
-            if self._mode == "new" and not self._is_ours(place):
+            asks = may_ask and self._asking.asks("files.overwrite_classified")
+            foreign = (asks or self._mode == "new") and not self._is_ours(place)
+            if foreign and not asks:
                 return Denied(
                     'the file exists and this session did not write it; files.classified_write = "new" keeps it: '
                     "choose another name"
                 )
         if self._count > MAX_WRITES_PER_CELL:
             return Denied(f"a cell writes at most {MAX_WRITES_PER_CELL} classified files")
-        return ALLOWED
+        return about_file("files.overwrite_classified", place, cell) if foreign else ALLOWED
 
     def _is_ours(self, place: Place) -> bool:
         with self._lock:
@@ -103,8 +110,9 @@ class ClassifiedFiles:
             found = os.stat(place.rest[-1], dir_fd=place.base, follow_symlinks=False)
             return self._own.get(place.canonical) == _identity(found)
 
-    def reserve(self, place: Place, cell: int, require: Callable[[], None]) -> Reservation:
-        """Take the name now: an empty file of mode 0600, unless one of ours is there. Blocks; raises OSError."""
+    def reserve(self, place: Place, cell: int, require: Callable[[], None], *, replacing: bool = False) -> Reservation:
+        """Take the name now: an empty file of mode 0600, unless one of ours is there, or one that the person allowed to
+        be replaced. Blocks; raises OSError."""
         require()
         directory = atomic.make_directories(place.base, place.rest[:-1], 0o700)
         name = place.rest[-1]
@@ -116,6 +124,8 @@ class ClassifiedFiles:
                     self._own[place.canonical] = _identity(os.fstat(held))
             else:
                 held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+                if replacing:
+                    self._adopt(place, held)
         except FileExistsError:
             os.close(directory)
             raise denied("the path was taken meanwhile, or is a link: choose another name") from None
@@ -123,6 +133,15 @@ class ClassifiedFiles:
             os.close(directory)
             raise
         return Reservation(directory, held, name, place.canonical, place.shown, cell)
+
+    def _adopt(self, place: Place, held: int) -> None:
+        """Take a file for ours: the very one that the person was asked about."""
+        found = os.fstat(held)
+        if place.status is None or (found.st_dev, found.st_ino) != (place.status.st_dev, place.status.st_ino):
+            os.close(held)
+            raise FileExistsError
+        with self._lock:
+            self._own[place.canonical] = _identity(found)
 
     def start(self, reservation: Reservation, secret: str) -> None:
         """Fill the reservation when the value is known. Returns at once; on the event loop."""

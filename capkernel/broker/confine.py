@@ -121,8 +121,13 @@ def openat2_works() -> bool:
     return True
 
 
+@lru_cache(maxsize=64)
+def _how(flags: int, mode: int) -> _OpenHow:
+    return _OpenHow(flags, mode, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)  # which the call only reads
+
+
 def _openat2(directory: int, path: str, flags: int, mode: int) -> int:
-    how = _OpenHow(flags | os.O_CLOEXEC, mode, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    how = _how(flags | os.O_CLOEXEC, mode)
     raw = os.fsencode(path)
     number = 0
     for _ in range(_RETRIES):

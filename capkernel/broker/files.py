@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from capkernel.broker import atomic, trees
+from capkernel.broker.asking import Asking, NeedsPerson, about_file, about_folder
 from capkernel.broker.audit import AuditLog
 from capkernel.broker.classified_files import ClassifiedFiles, Reservation
 from capkernel.broker.confine import (
@@ -30,7 +31,7 @@ from capkernel.broker.opened import OpenFile
 from capkernel.broker.places import FileHandle, FileScope, Place, Places
 from capkernel.broker.room import Room
 from capkernel.broker.roots import Roots
-from capkernel.policy.decision import ALLOWED, Decision, Denied
+from capkernel.policy.decision import ALLOWED, AskPerson, Decision, Denied
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules, below
 from capkernel.wire.frames import MAX_BLOB
@@ -46,9 +47,17 @@ class FileEffects:
     """
 
     def __init__(
-        self, policy: Policy, base_dir: str, rules: PathRules, places: Places, audit: AuditLog, room: Room | None = None
+        self,
+        policy: Policy,
+        base_dir: str,
+        rules: PathRules,
+        places: Places,
+        audit: AuditLog,
+        asking: Asking,
+        room: Room | None = None,
     ) -> None:
         """room: of a root in memory."""
+        self._asking = asking
         self._roots = Roots(policy, base_dir, rules, places)
         self._rules = rules
         self._room = room
@@ -62,7 +71,10 @@ class FileEffects:
         fd, problem = self._roots.open(argument)
         try:
             shown = self._rules.relative_to_root(canonical_path(fd)) if fd is not None else argument
-            self._record("files.open_scope", ALLOWED if problem is None else problem, cell, shown)
+            decision: Decision = ALLOWED if problem is None else problem
+            if problem is None:
+                decision = self._asking.decide("files.open_scope", cell, about_folder(shown, cell))
+            self._record("files.open_scope", decision, cell, shown)
             if fd is None:
                 assert problem is not None
                 raise denied(problem.reason)
@@ -214,14 +226,19 @@ class FileEffects:
         hidden and this one cannot be had: nothing is written then, and the cell is told nothing."""
         what = "files.write_classified"
         with self._at(handle, what, cell, to_change=True) as place:
-            self._allow(place, what, cell, sink.decide(place, sinks))
+            decision = sink.decide(place, sinks, cell)
+            replacing = isinstance(decision, AskPerson)
+            if isinstance(decision, AskPerson):
+                decision = self._asking.decide(decision.kind, cell, decision)
+            self._allow(place, what, cell, decision, ask=not replacing)
             if not place.unseen:
-                return self._reserve(handle, place, sink, cell)
+                return self._reserve(handle, place, sink, cell, replacing=replacing)
             shown = place.shown
         handle.scope.require()
         try:
             with self._at(handle, what, cell, to_change=True, seek=True) as place:
-                self._allow(place, what, cell, sink.decide(place, sinks))
+                # What is there is not told, so nobody is asked about it.
+                self._allow(place, what, cell, sink.decide(place, sinks, cell, may_ask=False), ask=False)
                 return self._reserve(handle, place, sink, cell)
         except (EffectError, OSError) as problem:
             self._record(what, Denied(f"nothing is written: {type(problem).__name__}"), cell, shown)
@@ -232,7 +249,7 @@ class FileEffects:
     def write(self, handle: FileHandle, data: bytes, cell: int) -> None:
         """Replace the file by `data`, all at once; creates parents."""
         with self._at(handle, "files.write", cell, to_change=True) as place:
-            self._allow(place, "files.write", cell, self._writable(place))
+            self._allow(place, "files.write", cell, self._writable(place), size=len(data))
             with self._directory_of(handle, place, len(data)) as directory:
                 atomic.replace(directory, place.rest[-1], data, handle.scope.require)
 
@@ -248,7 +265,7 @@ class FileEffects:
     def create(self, handle: FileHandle, data: bytes, cell: int) -> None:
         """A new file with `data`; FileExistsError when the name is taken. Creates parents."""
         with self._at(handle, "files.create", cell, to_change=True) as place:
-            self._allow(place, "files.create", cell, self._writable(place))
+            self._allow(place, "files.create", cell, self._writable(place), size=len(data))
             if place.status is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             with self._directory_of(handle, place, len(data)) as directory:
@@ -275,7 +292,7 @@ class FileEffects:
             named = place.status is not None and stat.S_ISREG(place.status.st_mode) and place.status.st_nlink > 1
             if decision == ALLOWED and named:
                 decision = Denied("the file has several names (hard links), and appending would change them all")
-            self._allow(place, "files.append", cell, decision)
+            self._allow(place, "files.append", cell, decision, size=len(data))
             flags = os.O_WRONLY | os.O_APPEND
             with self._directory_of(handle, place, len(data)) as directory:
                 handle.scope.require()
@@ -323,10 +340,12 @@ class FileEffects:
         if self._room is not None:
             self._room.take(self._rules, size, entries)
 
-    def _reserve(self, handle: FileHandle, place: Place, sink: ClassifiedFiles, cell: int) -> Reservation:
+    def _reserve(
+        self, handle: FileHandle, place: Place, sink: ClassifiedFiles, cell: int, *, replacing: bool = False
+    ) -> Reservation:
         if place.status is None:
             self._take_room(sink.limit, len(place.rest))
-        return sink.reserve(place, cell, handle.scope.require)
+        return sink.reserve(place, cell, handle.scope.require, replacing=replacing)
 
     def _no_dangling_link(self, place: Place) -> None:
         try:
@@ -363,12 +382,21 @@ class FileEffects:
                 self._record(what, refusal, cell, lexical(handle.path) or handle.path)
                 raise denied(refusal.reason) from None
 
-    def _allow(self, place: Place, what: str, cell: int, decision: Decision) -> None:
+    def _allow(
+        self, place: Place, what: str, cell: int, decision: Decision, *, size: int | None = None, ask: bool = True
+    ) -> None:
+        """Write the decision down, and raise what it means. size: bytes of new content. ask: whether the policy's word
+        that this effect asks counts; the person may have been asked already."""
+        if ask and decision == ALLOWED and self._asking.asks(what):
+            decision = self._asking.decide(what, cell, about_file(what, place, cell, size))
         self._record(what, decision, cell, place.shown)
         if isinstance(decision, Denied):
             raise denied(decision.reason)
 
     def _record(self, what: str, decision: Decision, cell: int, path: str) -> None:
+        """Raises NeedsPerson for a question, which is written down where it is asked (`approvals`)."""
+        if isinstance(decision, AskPerson):
+            raise NeedsPerson(decision)
         if isinstance(decision, Denied):
             self._audit.record(what, "denied", cell=cell, path=path, reason=decision.reason)
         else:

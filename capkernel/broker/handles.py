@@ -7,6 +7,7 @@ Rule 3: `find` answers for the running cell only, so a handle kept from an earli
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from dataclasses import dataclass
@@ -94,6 +95,11 @@ class HandleTable(Generic[T]):
         """End everything that was granted in a cell."""
         with self._lock:
             return self._clear() if self._cell == cell else []
+
+    def targets(self, most: int) -> list[T]:
+        """Of the live grants, the oldest first."""
+        with self._lock:
+            return [grant.target for grant in itertools.islice(self._grants.values(), most)]
 
     def __len__(self) -> int:
         return len(self._grants)

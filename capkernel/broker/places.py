@@ -83,8 +83,7 @@ class FileHandle:
         return self.scope.prefix if self.path == "." else f"{self.scope.prefix}/{self.path}"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """fd, status: of what is there, or None. base: descriptor of the deepest directory that exists on the way.
 
     canonical: absolute path, of what is there or would be. rest: the parts below `base`; one for something that is

@@ -35,7 +35,11 @@ class VaultPort(Protocol):
     def put(self, handle: str, blob: bytes, origin: str, label: str) -> None:
         """Hold an encoded plain value (`wire.values`)."""
 
-    def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str) -> None:
+    @property
+    def life(self) -> int:
+        """Counts the vaults of the session: another number, and every value of before is gone."""
+
+    def fill(self, handle: str, fd: int, kind: Literal["str", "bytes"], origin: str, label: str = "") -> None:
         """Hold the content of a regular file, open for reading."""
 
     def map(self, new: str, source: str, bundle: FunctionBundle, captured: bytes, flat: bool) -> None:
@@ -44,6 +48,21 @@ class VaultPort(Protocol):
     def spoil(self, new: str, reason: str, origin: str = "", *, text: bool = False) -> None:
         """`new` is poison; the reason is for the person, of types and names. origin, text: what a value read from there
         would have been: then it has the lineage of one that was."""
+
+    def origins(self, handle: str) -> frozenset[str] | None:
+        """Where everything the value was made from came from, from the posts alone."""
+
+    async def expect(self, handle: str, origin: str, label: str = "") -> bytes:
+        """A new handle whose value the person will type: the key to seal it to. Raises RuntimeError."""
+
+    async def receive(self, handle: str, sealed: bytes) -> bool:
+        """Hold what the person typed; False when it cannot be opened. Raises RuntimeError."""
+
+    async def show_release(self, handle: str, key: bytes) -> bytes:
+        """The `wire.shown.Release` of a value, sealed to the person's key. Raises RuntimeError, ValueError."""
+
+    async def release(self, handle: str, seen: str) -> bytes | None:
+        """The encoded value, for a person who has seen it; None when `seen` is not of it. Raises RuntimeError."""
 
     def zip(self, new: str, left: str, right: str) -> None:
         """`new` = (`left`, `right`)."""

@@ -44,6 +44,17 @@ class Waiting:
     opened: float | None = None
     ending: Ending | None = None
 
+    @property
+    def kind(self) -> str:
+        return self.ask.kind
+
+    @property
+    def about(self) -> str:
+        """What it is about, in one visible line: nothing that the cell does not know."""
+        return (
+            "" if self.ask.needs == "release" else one_line(self.ask.subject[0], MAX_FACT) if self.ask.subject else ""
+        )
+
 
 class Questions:
     """The questions of one session, oldest first. `now` is always the caller's monotonic clock, in seconds."""
@@ -103,8 +114,8 @@ class Questions:
 
     def expire(self, now: float) -> list[Waiting]:
         """Deny the open question when its time is up, and with it what its cell still asks."""
-        found = self.open
-        if found is None or found.opened is None or now - found.opened < self._seconds:
+        found, due = self.open, self.due()
+        if found is None or due is None or now < due:
             return []
         late = [found]
         if found.cell is not None:

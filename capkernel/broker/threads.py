@@ -44,8 +44,19 @@ async def run_whole(step: Callable[[], T]) -> T:
 
 
 def in_background(step: Callable[[], None]) -> None:
-    """Run `step` some time, for nobody to wait for. It must not raise."""
-    threading.Thread(target=step, name="capkernel-background", daemon=True).start()
+    """Run `step` some time, for nobody to wait for: on an event loop, after what is ready to run there. It must not
+    raise."""
+
+    def run() -> Callable[[], None]:
+        step()
+        return lambda: None
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        _crew.take(run)
+    else:
+        loop.call_soon(_crew.take, run)
 
 
 def _started(step: Callable[[], T]) -> asyncio.Future[T]:

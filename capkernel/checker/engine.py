@@ -54,6 +54,7 @@ from capkernel.checker.messages import widen
 from capkernel.checker.outcome import bindings_of, code_of, set_by_functions
 from capkernel.checker.pending import Pending, TooEarly
 from capkernel.checker.profiles import STANDARD, Profile
+from capkernel.checker.recall import Recall
 from capkernel.checker.returns import infer_returns
 from capkernel.checker.scan import GONE, NEW, OLD, Names, Read, has_lazy_annotations, scan
 from capkernel.checker.seeding import append_probes, seed
@@ -125,6 +126,7 @@ class Engine:
         function = self._manager.modules["builtins"].names["function"].node
         assert isinstance(function, TypeInfo)
         self._function_class = function
+        self.recall = Recall()
         self._warm.freeze()
 
     def preload(self) -> str:
@@ -136,8 +138,7 @@ class Engine:
         if not left:
             return ""
         self._warm.take_over()
-        self._warm.load(left[:1])
-        self._warm.freeze()
+        self._load(left[:1])
         return left[0] if left[0] in self._manager.modules else ""  # one that cannot be loaded is not tried again
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +211,7 @@ class Engine:
         semantic_analysis_for_scc(self._graph, [state.id], self._manager.errors)
         if has_finally(nodes):
             state.type_checker()._type_maps[0] = JoinedTypes()
-        state.type_check_first_pass()
+        self.recall.first_pass(state)
         while state.type_check_second_pass():
             pass
         self._detect_undefined(state, nodes)
@@ -267,11 +268,18 @@ class Engine:
         state.compute_dependencies()
         missing = [name for name in state.dependencies if name not in manager.modules]
         if missing:
-            self._warm.load(missing)
+            self._load(missing)
             for name in missing:
                 if name not in manager.modules:
                     state.suppress_dependency(name)
         manager.import_map[state.id] = state.dependencies_set | self._imports
+
+    def _load(self, names: list[str]) -> None:
+        before = len(self._manager.modules)
+        self._warm.load(names)
+        if len(self._manager.modules) != before:
+            self.recall.forget()
+            self._warm.freeze()
 
     def _star_names(self, names: Names) -> dict[str, SymbolTableNode] | None:
         """What the cell's star imports bring; None when one of them cannot be known."""

@@ -28,7 +28,7 @@ from capkernel.checker import cache
 from capkernel.checker.builds import mypy_version
 from capkernel.checker.captures import CaptureSession
 from capkernel.checker.engine import Engine
-from capkernel.checker.looking import Looker
+from capkernel.checker.looking.looker import Looker
 from capkernel.checker.profiles import PROFILES
 from capkernel.checker.protocol import (
     Accepted,

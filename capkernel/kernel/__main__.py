@@ -3,7 +3,8 @@
 Rule 1: standard library only, and nothing is read from the working directory.
 Rule 2: the real kernel (`capkernel.kernel.app`) is executed in this process's place, so its id, its parent and its
 signals are what Jupyter expects; it gets an allow-listed environment, an empty working directory, and no descriptors
-but the lock of that directory and the pipe with the viewer secret.
+but the lock of that directory, the user's environment, of which it takes what the policy names (`named_secrets`), and
+the pipe with the viewer secret.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import signal
 import sys
 
-from capkernel.kernel import runtime_dir, secret_pipe
+from capkernel.kernel import named_secrets, runtime_dir, secret_pipe
 
 _KEPT = frozenset({"HOME", "LANG", "LANGUAGE", "TZ", "JPY_PARENT_PID", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
                    "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"})  # fmt: skip
@@ -43,13 +44,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         directory, lock = runtime_dir.make()
+        environment = named_secrets.hold(os.environb)
     except OSError as problem:
         sys.exit(f"capkernel: no private runtime directory: {problem}")
     os.set_inheritable(lock, True)
+    os.set_inheritable(environment, True)
     argv = [
         sys.executable, "-P", "-s", "-E", "-m", "capkernel.kernel.app",
         "-f", os.path.join(base, arguments.connection_file), "--base", base, "--runtime", directory,
-        "--lock", str(lock),
+        "--lock", str(lock), "--environment", str(environment),
     ]  # fmt: skip
     # A pipe with the viewer secret of the server that launches us; it is read by the real kernel, and stays open to it.
     secret = secret_pipe.checked(arguments.viewer_secret)
@@ -63,7 +66,7 @@ def main() -> None:
     for place in configured_places(os.environ, base):
         argv += ["--exclude", place]
     os.chdir(directory)
-    _close_others(lock, *([] if secret is None else [secret]))
+    _close_others(lock, environment, *([] if secret is None else [secret]))
     os.execve(sys.executable, argv, clean_environment(os.environ))  # noqa: S606
 
 

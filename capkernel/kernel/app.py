@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from capkernel.kernel import runtime_dir
+from capkernel.kernel import named_secrets, runtime_dir
 from capkernel.kernel.settings import Settings
 from capkernel.kernel.supervisor import Parts, Supervisor
 from capkernel.sandbox import SandboxError, libc
@@ -45,6 +45,7 @@ def serve(connection_file: str, runtime: str, make_parts: Callable[[], Parts], s
 def main() -> None:
     arguments = _arguments()
     os.set_inheritable(arguments.lock, False)
+    os.set_inheritable(arguments.environment, False)
     _close_to_others()
     from capkernel.kernel.assemble import Assembly
     from capkernel.kernel.launcher import Launcher
@@ -59,6 +60,8 @@ def main() -> None:
             ],
             launcher=launcher,
         )  # fmt: skip
+        wanted = {name: secret.env for name, secret in assembly.policy.secrets.items()}
+        assembly.given |= named_secrets.take(arguments.environment, wanted)
         settings = assembly.settings()
     except Exception as problem:
         runtime_dir.remove(arguments.runtime)
@@ -78,6 +81,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--base", required=True, help="the notebook's directory")
     parser.add_argument("--runtime", required=True, help="the session's own directory")
     parser.add_argument("--lock", type=int, required=True, help="the descriptor that holds its lock")
+    parser.add_argument("--environment", type=int, required=True, help="the descriptor of the user's environment")
     parser.add_argument("--policy")
     parser.add_argument("--viewer-secret", type=int, help="the pipe that the launcher's viewer secret is in")
     parser.add_argument("--exclude", action="append", default=[], help="a directory that no grant reaches")

@@ -52,6 +52,7 @@ class Assembly:
     excluded: tuple[tuple[str, str], ...] = ()  # path and what it is, beyond what this process sees by itself
     launcher: Launcher | None = None  # a Jupyter server that can show values in its page
     news: list[str] = field(default_factory=list)  # lines for the person, told with the next cell
+    given: dict[str, int] = field(default_factory=dict)  # secrets of the policy, and descriptors of them
     _lost: Callable[[str], None] = field(default=lambda _why: None)
     _progress: Callable[[str], None] = field(default=lambda _line: None)
 
@@ -115,20 +116,33 @@ class Assembly:
         if self.policy.files.memory:
             memory = MemoryRoot.make()
             exclusions = Exclusions.ambient(self.policy.source, places, granted=str(memory.path))
-            broker = Broker(memory.granted_by(self.policy), memory.path, vault, audit, exclusions, memory.room)
+            policy = memory.granted_by(self.policy)
+            broker = Broker(policy, memory.path, vault, audit, exclusions, memory.room, self.given)
             broker.at_end.append(memory.close)
         else:
-            broker = Broker(self.policy, self.base, vault, audit, Exclusions.ambient(self.policy.source, places))
+            exclusions = Exclusions.ambient(self.policy.source, places)
+            broker = Broker(self.policy, self.base, vault, audit, exclusions, given=self.given)
         if secure is not None:
             broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
-            spawn_worker=WorkerSpawner(self.runtime, self.policy.limits.cell_memory_mb),
+            spawn_worker=WorkerSpawner(
+                self.runtime, self.policy.limits.cell_memory_mb, active_outputs=self.policy.output.active
+            ),
             make_checker=self._checker,
             broker=broker,
             vault=vault,
             minimum=self._minimum(),
             listen=self._listen,
-            view=ViewServer(self.runtime, self.base, broker, vault, audit, page=PageReveal(self.launcher, self.policy)),
+            view=ViewServer(
+                self.runtime,
+                self.base,
+                broker,
+                vault,
+                audit,
+                broker.approvals,
+                page=PageReveal(self.launcher, self.policy),
+            ),
+            approvals=broker.approvals,
             classified=ClassifiedBundles(broker.ledger, vault.origins),
         )
 

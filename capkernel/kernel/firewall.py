@@ -214,7 +214,6 @@ def _display(kind: str, content: dict[str, Any], count: int, *, active: bool) ->
     return Output(kind, out)
 
 
-_DISPLAYS: Final = frozenset({"display_data", "update_display_data", "execute_result"})
 _PASS: dict[str, Callable[[dict[str, Any]], Output | None]] = {
     "stream": _stream,
     "error": _error,

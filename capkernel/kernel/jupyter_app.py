@@ -20,6 +20,7 @@ from tornado.ioloop import IOLoop  # noqa: E402
 from zmq.eventloop.zmqstream import ZMQStream  # noqa: E402
 
 from capkernel.kernel.kernel import CapKernel  # noqa: E402
+from capkernel.kernel.publisher import Publisher  # noqa: E402
 from capkernel.kernel.settings import Settings  # noqa: E402
 from capkernel.kernel.supervisor import Supervisor  # noqa: E402
 
@@ -48,6 +49,17 @@ class CapKernelApp(IPKernelApp):
         self.kernel.start()
         self.io_loop = IOLoop.current()
         self.io_loop.start()
+
+    def init_iopub(self, context: Any) -> None:
+        # No thread and no pipe for forked children: see `publisher`.
+        import zmq
+
+        socket = context.socket(zmq.XPUB)
+        socket.linger = 1000
+        self._apply_curve_server_options(socket)
+        self.iopub_port = self._bind_socket(socket, self.iopub_port)
+        self.configure_tornado_logger()
+        self.iopub_thread = self.iopub_socket = Publisher(socket, self.session, IOLoop.current())
 
     def init_control(self, context: Any) -> None:
         # No shell channel thread: it exists for subshells, and costs a hop for every message.

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import itertools
 import platform
-import time
 from collections import OrderedDict
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Float
 from zmq.eventloop.zmqstream import ZMQStream
 
+from capkernel.broker.questions import Waiting
 from capkernel.kernel.authority_view import KEY, message_metadata, with_authority
 from capkernel.kernel.cell_text import CellTexts
 from capkernel.kernel.comms import Comms
@@ -45,6 +45,8 @@ _EXPRESSIONS = 32  # of one cell
 _CLOSE_SECONDS = 10.0
 _END_OF_FILE = "\x04"
 ASKS = "the cell asks: "
+_INPUT = "input"
+DECISION_WAITS = "capkernel: waiting for your decision in `capkernel view` or `capkernel approve`: "
 
 
 @dataclass
@@ -95,6 +97,9 @@ class CapKernel(Kernel):
         self._supervisor.attach(
             Sinks(self._published, self._commed, self._printed, self._asked, self._worker_ended),
         )
+        if self._supervisor.approvals is not None:
+            self._supervisor.approvals.asked = self._decision_waits
+            self._supervisor.approvals.settled = self._decision_made
         self._texts = CellTexts()
         self._numbers = itertools.count(1)
         self._pipeline = Pipeline(
@@ -370,7 +375,7 @@ class CapKernel(Kernel):
         if request is None or cell is None or not theirs or not cell.allow_stdin or asked.password:
             worker.answer(InputReply(asked.request, None))
             return
-        cell.asked_since = time.monotonic()
+        cell.waits.begin(_INPUT)
         prompt = _question(asked.prompt)
         sent = self.session.send(
             self.stdin_socket, "input_request", {"prompt": prompt, "password": False}, request.parent,
@@ -392,11 +397,23 @@ class CapKernel(Kernel):
         if cell is None or worker is None or not self._question or (question and question != self._question):
             return  # an answer to a question that an interrupt ended
         self._question = ""
-        if cell.asked_since is not None:
-            cell.asked_seconds += time.monotonic() - cell.asked_since
-            cell.asked_since = None
+        cell.waits.end(_INPUT)
         given = value if isinstance(value, str) and value != _END_OF_FILE else None
         worker.answer(InputReply(cell.request, given if given is None or _is_text(given) else None))
+
+    def _decision_waits(self, question: Waiting) -> None:
+        """Say so in the cell's output, in words of ours; nothing in a notebook can answer."""
+        cell = self._pipeline.running
+        if question.cell is None or cell is None:
+            return
+        cell.waits.begin(question.id)
+        what = f"{question.kind} {question.about}".rstrip()
+        cell.publish(stream("stderr", f"{DECISION_WAITS}{what}\n"))
+
+    def _decision_made(self, question: Waiting) -> None:
+        cell = self._pipeline.running
+        if cell is not None:
+            cell.waits.end(question.id)
 
     # ── outputs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

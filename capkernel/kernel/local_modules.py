@@ -194,14 +194,22 @@ class _Search:
         return Diagnostic("unsafe-import", why, self._cell, self.because)
 
 
+_installed: set[str] = set()  # found once: what is uninstalled meanwhile keeps its name until the kernel ends
+
+
 def is_elsewhere(root: str) -> bool:
     """Whether Python has a module of this name without looking beside the notebook."""
     if root in sys.stdlib_module_names or root in sys.builtin_module_names or root == "capkernel":
         return True
+    if root in _installed:
+        return True
     try:
-        return importlib.util.find_spec(root) is not None
+        found = importlib.util.find_spec(root) is not None
     except (ImportError, ValueError, AttributeError):
         return True
+    if found:
+        _installed.add(root)
+    return found
 
 
 def refusal(module: LocalModule, found: Diagnostic, cell: int) -> Diagnostic:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from capkernel.checker.looking.cursor import Target, Text, target_at, text_at
 from capkernel.checker.protocol import Complete as CompleteByType
 from capkernel.checker.protocol import Completed, Describe, Described
 from capkernel.checker.tables import subset
@@ -22,7 +23,7 @@ from capkernel.wire.worker import Complete, Inspect
 _ASIDE_SECONDS = 5.0
 _MOST_MATCHES = 5000
 _LONGEST_MATCH = 1000
-_TIMED = ("time", "timeit")
+_ALSO_MAGIC = ("time", "timeit", "matplotlib", "config")
 _TYPES = "_jupyter_types_experimental"
 _LABELS = {"classified": "classified: the value is in the vault and is not shown; `map` computes with it"}
 
@@ -41,10 +42,14 @@ class Looking:
         """The content of a complete_reply. `idle`: no cell runs, so the worker may be asked, too."""
         checker = self._supervisor.idle_checker
         question = CompleteByType(next(self._questions), code, cursor, self._names())
+        text = text_at(code, cursor)
+        wanted = Complete(next(self._numbers), code, cursor, () if text is None else text.names)
         static, dynamic = await asyncio.gather(
-            _nothing() if checker is None else checker.look(question),
-            self._worker(Complete(next(self._numbers), code, cursor)) if idle else _nothing(),
+            _nothing() if checker is None or text is not None else checker.look(question),
+            self._worker(wanted) if idle else _nothing(),
         )
+        if text is not None:
+            return in_text(text, code, cursor, dynamic)
         return merged(code, cursor, static if isinstance(static, Completed) else None, dynamic)
 
     async def inspect(self, code: str, cursor: int, detail: int, *, idle: bool) -> dict[str, Any]:
@@ -79,19 +84,48 @@ async def _nothing() -> None:
 
 
 def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, Any] | None) -> dict[str, Any]:
-    """Both answers as one, the static one first; every match replaces the same characters."""
+    """Both answers as one: keys, then the static one, then the rest; every match replaces the same characters.
+
+    Of bare names the checker knows all: of the worker's only keys, magics and `name=` are taken then."""
     found: dict[str, tuple[str, str]] = {}
     start = end = cursor
     theirs, their_start, their_end = _texts(dynamic, code)
+    keys = _keys(dynamic)
+    target = target_at(code, cursor)
+    bare = target is not None and not target.owner and target.module is None
+    theirs = [text for text in theirs if not text.startswith("%") or _is_magic(code, cursor, target)]
+    if bare and static is None:
+        theirs = [text for text in theirs if text not in _refused()]
+    elif bare:
+        theirs = [text for text in theirs if text in keys or text.endswith("=") or text.startswith("%")]
     if static is not None and static.matches:
         start, end = static.start, static.end
-        found = {match.text: (match.kind, match.signature) for match in static.matches}
         theirs = _moved(theirs, their_start, their_end, start, end, code)
+        found = {text: ("", "") for text in theirs if text in keys}
+        found |= {match.text: (match.kind, match.signature) for match in static.matches}
     elif theirs:
         start, end = their_start, their_end
     for text in theirs:
-        if _may_be_said(text):
+        if text in keys or _may_be_said(text):
             found.setdefault(text, ("", ""))
+    return _reply(found, start, end)
+
+
+def in_text(text: Text, code: str, cursor: int, dynamic: dict[str, Any] | None) -> dict[str, Any]:
+    """In a text nothing but keys and columns is offered: those of what it is looked up in, or given to."""
+    theirs, start, end = _texts(dynamic, code)
+    keys = _keys(dynamic)
+    found = {one: ("", "") for one in theirs if one in keys}
+    if not found:
+        start, end = cursor - len(text.word), cursor
+        offered = dynamic.get("keys") if dynamic is not None else None
+        for key in (offered if isinstance(offered, list) else [])[:_MOST_MATCHES]:
+            if isinstance(key, str) and key.startswith(text.word) and _stands_in_text(key):
+                found[key] = ("", "")
+    return _reply(found, start, end)
+
+
+def _reply(found: dict[str, tuple[str, str]], start: int, end: int) -> dict[str, Any]:
     matches = list(found)[:_MOST_MATCHES]
     types = [
         {"start": start, "end": end, "text": text, "type": found[text][0], "signature": found[text][1]}
@@ -101,6 +135,21 @@ def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, 
         "status": "ok", "matches": matches, "cursor_start": start, "cursor_end": end,
         "metadata": {_TYPES: types} if any(kind for kind, _ in found.values()) else {},
     }  # fmt: skip
+
+
+def _is_magic(code: str, cursor: int, target: Target | None) -> bool:
+    """Whether a magic can stand here: behind its `%`."""
+    return code[: cursor if target is None else target.begin].endswith("%")
+
+
+def _refused() -> frozenset[str]:
+    table = subset()
+    return table.code | table.namespaces | table.interactive | table.files
+
+
+def _stands_in_text(key: str) -> bool:
+    """Whether it is the same between quotes."""
+    return len(key) <= _LONGEST_MATCH and key.isprintable() and not set(key) & set("'\"\\{}")
 
 
 def _texts(found: dict[str, Any] | None, code: str) -> tuple[list[str], int, int]:
@@ -122,11 +171,20 @@ def _texts(found: dict[str, Any] | None, code: str) -> tuple[list[str], int, int
 
 def _paths(metadata: Any) -> set[str]:
     """Those that are files: the worker's own, which are nobody's."""
+    return _of_kind(metadata, "path")
+
+
+def _keys(found: dict[str, Any] | None) -> set[str]:
+    """Those that IPython found as keys or columns."""
+    return _of_kind(found.get("metadata"), "dict key") if found is not None else set()
+
+
+def _of_kind(metadata: Any, kind: str) -> set[str]:
     kinds = metadata.get(_TYPES) if isinstance(metadata, dict) else None
     return {
         entry["text"]
         for entry in (kinds if isinstance(kinds, list) else ())
-        if isinstance(entry, dict) and entry.get("type") == "path" and isinstance(entry.get("text"), str)
+        if isinstance(entry, dict) and entry.get("type") == kind and isinstance(entry.get("text"), str)
     }
 
 
@@ -142,7 +200,7 @@ def _may_be_said(text: str) -> bool:
     if BEFORE_NAME in text or "__" in text[:2] or ".__" in text:
         return False
     name = text.lstrip("%")
-    return name == text or name in subset().magics or name in _TIMED
+    return name == text or name in subset().magics or name in _ALSO_MAGIC
 
 
 def help_page(described: Described | None, text: str, *, whole: bool) -> str:

@@ -34,6 +34,7 @@ from capkernel.kernel.ports import CheckerPort
 from capkernel.kernel.recorder import Transcript
 from capkernel.kernel.supervisor import NotReady, Supervisor
 from capkernel.kernel.timing_magics import Expanded
+from capkernel.kernel.waits import Waits
 from capkernel.kernel.worker_process import WorkerDied, WorkerProcess
 from capkernel.wire.authority import authority_data, authority_line
 from capkernel.wire.errors import LocalProtocolError
@@ -72,8 +73,7 @@ class CellRun:
     handed: bool = False  # to the worker: before that, and when it is refused, nothing the worker says belongs to it
     authority: str = ""  # the line that says what it may do, once it is accepted
     metadata: dict[str, Any] | None = None  # of its reply
-    asked_since: float | None = None  # it waits for the person since
-    asked_seconds: float = field(default=0.0)
+    waits: Waits = field(default_factory=Waits)  # for the person
     transcript: Transcript = field(default_factory=Transcript)  # for the records
     known_as: str = ""  # to the client, when outputs may be active
 
@@ -231,6 +231,9 @@ class Pipeline:
 
     async def _ready(self, cell: CellRun) -> tuple[WorkerProcess, CheckerPort]:
         """Worker and checker. The first start on a machine takes a while: the person sees why, and may interrupt."""
+        up = self._supervisor.up
+        if up is not None:
+            return up
         told = ""
         waiting = asyncio.ensure_future(self._supervisor.ready())
         while True:
@@ -371,10 +374,7 @@ class Pipeline:
             done, _ = await asyncio.wait({future}, timeout=left)
             if done:
                 return future.result()
-            asked = cell.asked_seconds
-            if cell.asked_since is not None:
-                asked += time.monotonic() - cell.asked_since
-            left = self._cell_seconds - (time.monotonic() - begun - asked)
+            left = self._cell_seconds - (time.monotonic() - begun - cell.waits.seconds())
         limit = f"longer than {self._cell_seconds:g} s (limits.cell_seconds in the policy)"
         worker.interrupt()
         done, _ = await asyncio.wait({future}, timeout=_GRACE_SECONDS)
@@ -454,7 +454,7 @@ def _may_need_vault(cell: CellRun, verdict: Accepted) -> bool:
     """Whether the cell can touch a classified value: its plan says so, or a name of what makes one stands in it. What
     an earlier cell defined made that cell wait."""
     plan = verdict.plan
-    return bool(plan.masks or plan.pure or plan.tables or plan.sinks) or "classif" in cell.text.lower()
+    return bool(plan.masks or plan.pure or plan.tables or plan.sinks or plan.asks) or "classif" in cell.text.lower()
 
 
 def _failed(cell: CellRun, name: str, value: str) -> dict[str, Any]:

@@ -4,12 +4,14 @@ runs in this process may give others. There is no flag, variable or file that do
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+from capkernel.broker.questions import Waiting
 from capkernel.checker.protocol import Accepted, Look, Looked, Rejected
 from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
-from capkernel.wire.worker import Call, CallResult, Classify, MapClassified, MaskShown, ZipClassified
+from capkernel.wire.worker import Call, CallResult, Classify, Invoke, MapClassified, MaskShown, ZipClassified
 
 
 class CheckerPort(Protocol):
@@ -50,6 +52,9 @@ class BrokerPort(Protocol):
     async def call(self, call: Call, blob: bytes) -> tuple[CallResult, bytes]:
         """Decide about an effect and do it. Never raises for what a worker sends; blocking work is not done here."""
 
+    def call_quickly(self, call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        """`call` for one of QUICK_METHODS, done where it is asked: in the thread of the quick link, which may block."""
+
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         """The running cell or None, what its plan lets it ask for, how many handles it holds now."""
 
@@ -69,6 +74,14 @@ class VaultPort(Protocol):
 
     async def close(self) -> None:
         """End its processes; the values are gone."""
+
+
+class ApprovalsPort(Protocol):
+    asked: Callable[[Waiting], None]
+    settled: Callable[[Waiting], None]
+
+    def interrupt(self) -> None:
+        """Nobody waits any more. From any thread."""
 
 
 class ViewPort(Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from capkernel.kernel.classified_bundle import Bundles
-from capkernel.kernel.ports import BrokerPort, CheckerPort, VaultPort, ViewPort
+from capkernel.kernel.ports import ApprovalsPort, BrokerPort, CheckerPort, VaultPort, ViewPort
 from capkernel.kernel.worker_process import Handlers, Spawned, WorkerDied, WorkerProcess, WorkerUnfit
 from capkernel.sandbox import Level, Report
 from capkernel.wire.worker import Comm, InputRequest, Published
@@ -44,6 +44,7 @@ class Parts:
     minimum: Level
     listen: Callable[[Callable[[str], None], Callable[[str], None]], None] | None = None
     view: ViewPort | None = None
+    approvals: ApprovalsPort | None = None
     classified: Bundles = lambda _: None
 
 
@@ -65,6 +66,7 @@ class Supervisor:
         self._parts = parts
         self._sinks = Sinks(lambda _: None, lambda *_: None, lambda *_: None, lambda _: None, lambda: None)
         self.broker = parts.broker
+        self.approvals = parts.approvals
         self.classified = parts.classified
         self._handlers = Handlers(
             published=lambda message: self._sinks.published(message),
@@ -72,6 +74,7 @@ class Supervisor:
             printed=lambda name, text: self._sinks.printed(name, text),
             asked=lambda request: self._sinks.asked(request),
             call=parts.broker.call,
+            call_quickly=parts.broker.call_quickly,
             post=parts.broker.post,
             ended=self._worker_ended,
         )
@@ -128,6 +131,16 @@ class Supervisor:
                 return self._worker, self._checker
         raise NotReady("a process of this session ends as soon as it has started: restart the kernel")
 
+    @property
+    def up(self) -> tuple[WorkerProcess, CheckerPort] | None:
+        """What `ready` would give at once; None when it would have to wait or to refuse."""
+        begun = self._starting
+        if begun is None or not begun.done() or begun.cancelled() or begun.exception() or self._restarting is not None:
+            return None
+        if self._closed or self._unfit or self._problem or self._vault_died or not self._is_up():
+            return None
+        return None if self._worker is None or self._checker is None else (self._worker, self._checker)
+
     async def vault_ready(self) -> None:
         """Wait until the vault is up, after `ready`. Raises NotReady."""
         for _ in range(_DEATHS_IN_A_ROW):
@@ -157,6 +170,8 @@ class Supervisor:
         worker = self._worker
         if worker is not None:
             worker.interrupt()
+        if self.approvals is not None:
+            self.approvals.interrupt()
 
     def commit(self, bound: tuple[str, ...], deleted: tuple[str, ...]) -> None:
         """Remember names, to say which are lost when the worker dies."""

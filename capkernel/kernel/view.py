@@ -7,7 +7,9 @@ each kind of viewer has its own requests, and a proof for one is none for the ot
 Rule 2: what is answered comes from the broker's own records, or is sealed by the vault to the viewer's key: this
 process never holds a value that it passes on.
 Rule 3: a reveal is in the audit before it is asked of the vault; when it cannot be written, nothing is revealed.
-Rule 4: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
+Rule 4: what waits for the person is decided here and nowhere else (`broker.approvals`); an answer is in the audit
+before it counts.
+Rule 5: nothing here publishes anything, and nothing a worker or a Jupyter client sends leads here.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import itertools
 import os
 import secrets
 import socket
@@ -25,8 +28,10 @@ from typing import Protocol
 
 import msgspec
 
+from capkernel.broker.approvals import Approvals
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.ledger import MAX_TEXT, Ledger, Origin
+from capkernel.broker.questions import NoQuestion
 from capkernel.kernel.page_reveal import NO_PAGE, PageReveal
 from capkernel.vault.client import VaultFailed
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -43,26 +48,41 @@ from capkernel.wire.view import (
     AskAudit,
     AskAuthority,
     AskForPage,
+    AskLineage,
     AskPage,
+    AskReleased,
     AskValue,
+    AskWaiting,
     AuditLines,
     Authority,
     Challenge,
+    Decide,
+    Decided,
+    ForgetDenied,
+    Forgotten,
     FromViewer,
+    GiveSecret,
+    Lineage,
+    ListQuestions,
     ListValues,
     Open,
     Page,
+    Questions,
     Refused,
+    SealedRelease,
     SealedValue,
+    Step,
     ToViewer,
     ValueLine,
     Values,
+    WaitingCount,
     Welcome,
     proof,
 )
 
 MAX_LINKS = 32
 MAX_ORIGINS = 20
+MAX_STEPS = 60  # of a lineage, in each direction
 OPEN_SECONDS = 5.0
 IDLE_SECONDS = 600.0
 SEND_SECONDS = 30.0
@@ -77,6 +97,7 @@ class BrokerView(Protocol):
     ledger: Ledger
 
     def live(self) -> tuple[int | None, tuple[str, ...], int]: ...
+    def authority(self) -> tuple[str, tuple[str, ...]]: ...
 
 
 class VaultView(Protocol):
@@ -94,12 +115,15 @@ class ViewServer:
         broker: BrokerView,
         vault: VaultView,
         audit: AuditLog,
+        approvals: Approvals | None = None,
         *,
         user: int | None = None,
         page: PageReveal = NO_PAGE,
     ) -> None:
-        """runtime: the session's own directory, mode 0700. directory: the notebook's. user: whose processes may
-        connect, by default ours. page: whether and how a Jupyter server may show values."""
+        """runtime: the session's own directory, mode 0700. directory: the notebook's. approvals: None when nothing is
+        ever asked. user: whose processes may connect, by default ours. page: whether and how a Jupyter server may show
+        values."""
+        self._approvals = approvals
         self._runtime = runtime
         self._directory = str(directory)
         self._broker = broker
@@ -175,6 +199,8 @@ class ViewServer:
         match message:
             case AskPage():
                 return Page(message.request, self._page.off, self._page.pairing)
+            case AskWaiting():
+                return WaitingCount(message.request, 0 if self._approvals is None else self._approvals.count)
             case AskAbout():
                 known = self._broker.ledger.get(message.handle)
                 if known is None:
@@ -191,14 +217,20 @@ class ViewServer:
         """What the person's own programs may ask."""
         match message:
             case ListValues():
-                newest = self._broker.ledger.newest(message.count)
-                return Values(message.request, tuple(map(self._line, newest)), len(self._broker.ledger))
+                return self._values(message)
+            case AskLineage():
+                return self._lineage(message)
             case AskValue():
                 return await self._reveal(message, who)
             case AskAudit():
-                return AuditLines(message.request, tuple(self._audit.recent(message.count)))
+                lines = self._audit.recent(message.count, message.who, message.words)
+                return AuditLines(message.request, tuple(lines))
             case AskAuthority():
-                return Authority(message.request, *self._broker.live())
+                return Authority(message.request, *self._broker.live(), *self._broker.authority())
+            case ListQuestions() | Decide() | AskReleased() | GiveSecret() | ForgetDenied():
+                if self._approvals is None:
+                    return Refused(message.request, "this session asks nothing")
+                return await self._answer_about(message, who, self._approvals)
         return Refused(getattr(message, "request", 0), "only the page of a Jupyter server asks this")
 
     def _is_high(self, handle: str) -> bool:
@@ -223,13 +255,64 @@ class ViewServer:
             return Refused(message.request, str(problem))
         return SealedValue(message.request, message.handle, sealed)
 
+    def _values(self, message: ListValues) -> Values:
+        ledger = self._broker.ledger
+        words = message.words.lower().split()
+        entries = (
+            entry for entry in ledger.newest_first() if not words or entry.holds(words, self._origins(entry.handle))
+        )
+        lines = tuple(map(self._line, itertools.islice(entries, message.count)))
+        return Values(message.request, lines, len(ledger), ledger.made)
+
+    def _lineage(self, message: AskLineage) -> ToViewer:
+        ledger = self._broker.ledger
+        found = ledger.ancestors(message.handle, MAX_STEPS + 1)
+        if not found:
+            return _unknown(message.request)
+        children = ledger.children(message.handle, MAX_STEPS + 1)
+        steps = tuple(Step(self._line(entry), entry.functions) for entry in found[:MAX_STEPS])
+        cut = max(len(found), len(children)) > MAX_STEPS
+        return Lineage(message.request, steps, tuple(map(self._line, children[:MAX_STEPS])), cut)
+
+    def _origins(self, handle: str) -> tuple[str, ...]:
+        found = sorted(self._vault.origins(handle) or ())
+        return tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
+
+    async def _answer_about(self, message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
+        try:
+            return await asyncio.wait_for(_answered(message, who, approvals), REVEAL_SECONDS)
+        except TimeoutError:
+            return Refused(message.request, f"the vault did not answer within {REVEAL_SECONDS:g} s: try again")
+        except (NoQuestion, VaultFailed, ValueError) as problem:
+            return Refused(message.request, str(problem))
+        except AuditUnavailable as problem:
+            return Refused(message.request, f"nothing is shown or decided: {problem}")
+
     def _line(self, entry: Origin) -> ValueLine:
-        found = sorted(self._vault.origins(entry.handle) or ())
-        origins = tuple(origin[:MAX_TEXT] for origin in found[:MAX_ORIGINS])
         return ValueLine(
-            entry.handle, entry.cell, entry.how, entry.type, origins, entry.label, entry.code, entry.code_cell,
-            entry.parents,
+            entry.handle, entry.cell, entry.how, entry.type, self._origins(entry.handle), entry.label, entry.code,
+            entry.code_cell, entry.parents, entry.name,
         )  # fmt: skip
+
+
+_AboutQuestions = ListQuestions | Decide | AskReleased | GiveSecret | ForgetDenied
+
+
+async def _answered(message: _AboutQuestions, who: str, approvals: Approvals) -> ToViewer:
+    match message:
+        case ListQuestions():
+            return Questions(message.request, *approvals.questions())
+        case Decide():
+            allowed = await approvals.decide(message.question, message.allow, message.seen, who)
+            return Decided(message.request, message.question, allowed)
+        case AskReleased():
+            sealed = await approvals.show_release(message.question, message.key, who)
+            return SealedRelease(message.request, message.question, sealed)
+        case GiveSecret():
+            allowed = await approvals.give(message.question, message.sealed, who)
+            return Decided(message.request, message.question, allowed)
+        case ForgetDenied():
+            return Forgotten(message.request, approvals.forget_denied())
 
 
 class _Link:

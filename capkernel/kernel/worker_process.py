@@ -16,8 +16,10 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
+from capkernel.kernel.quick_link import QuickLink
 from capkernel.sandbox import Level, Report
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
@@ -37,6 +39,7 @@ from capkernel.wire.worker import (
     InputReply,
     InputRequest,
     Inspect,
+    Invoke,
     MapClassified,
     MaskShown,
     Published,
@@ -77,10 +80,11 @@ class ChildPort(Protocol):
 
 @dataclass
 class Spawned:
-    """A worker that was just started: its process, the kernel's end of the link, and of its two output pipes."""
+    """A worker that was just started: its process, the kernel's ends of its two links and its two output pipes."""
 
     child: ChildPort
     link: socket.socket
+    quick: socket.socket
     stdout: int
     stderr: int
     verify: Callable[[], list[str]]
@@ -89,13 +93,14 @@ class Spawned:
 
 @dataclass(frozen=True)
 class Handlers:
-    """Where a worker's messages go. All are called on the event loop."""
+    """Where a worker's messages go. All are called on the event loop, but `call_quickly` in the quick link's thread."""
 
     published: Callable[[Published], None]
     comm: Callable[[Comm, bytes], None]
     printed: Callable[[str, str], None]  # stream name, text that came through a pipe
     asked: Callable[[InputRequest], None]
     call: Callable[[Call, bytes], Awaitable[tuple[CallResult, bytes]]]
+    call_quickly: Callable[[int, Invoke], tuple[CallResult, bytes]]
     post: Callable[[Classify | MapClassified | ZipClassified | MaskShown, bytes], None]
     ended: Callable[[WorkerProcess], None]
 
@@ -114,6 +119,7 @@ class WorkerProcess(asyncio.Protocol):
         self._pipes: list[_Pipe] = []
         self._words = ""
         self._why = ""
+        self._quick = QuickLink(spawned.quick, handlers.call_quickly)
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[Report] | None = None
         self.ended = False
@@ -146,6 +152,7 @@ class WorkerProcess(asyncio.Protocol):
             self.kill("it is not isolated")
             raise WorkerUnfit("; ".join(problems))
         self.fit = True
+        self._quick.start(lambda why: loop.call_soon_threadsafe(partial(self.kill, why)))
         return report
 
     def request(
@@ -303,6 +310,7 @@ class WorkerProcess(asyncio.Protocol):
             with contextlib.suppress(Exception):  # it closed its link on its own: give it a moment to leave its code
                 _await_exit(self._spawned.child)
         how = self.obituary()
+        self._quick.close()
         self._spawned.child.terminate_hard()
         for pipe in self._pipes:
             pipe.drain()

@@ -22,6 +22,7 @@ class WorkerSpawner:
 
     runtime: Path
     cell_memory_mb: int | None = None  # of all that cells allocate and leave
+    active_outputs: bool = False
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __call__(self) -> Spawned:
@@ -37,30 +38,36 @@ class WorkerSpawner:
         )  # fmt: skip
         wrapped = prefers_bwrap(profile)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        quick, quick_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out, out_child = os.pipe()
         err, err_child = os.pipe()
         try:
             child = launch(
                 interpreter_argv(
-                    "capkernel.worker.main", "--fd", str(theirs.fileno()), "--profile", profile.to_json(),
-                    "--inside", "bwrap" if wrapped else "plain",
+                    "capkernel.worker.main", "--fd", str(theirs.fileno()), "--quick-fd", str(quick_child.fileno()),
+                    "--profile", profile.to_json(), "--inside", "bwrap" if wrapped else "plain",
+                    *(["--active-outputs"] if self.active_outputs else []),
                 ),
-                profile=profile, pass_fds=(theirs.fileno(),), env=environment(scratch, matplotlib), cwd=str(scratch),
+                profile=profile, pass_fds=(theirs.fileno(), quick_child.fileno()),
+                env=environment(scratch, matplotlib), cwd=str(scratch),
                 stdout=out_child, stderr=err_child, use_bwrap=wrapped,
             )  # fmt: skip
         except BaseException:
             ours.close()
+            quick.close()
             os.close(out)
             os.close(err)
             runtime_dir.remove(str(scratch))
             raise
         finally:
             theirs.close()
+            quick_child.close()
             os.close(out_child)
             os.close(err_child)
         return Spawned(
-            child, ours, out, err, verify=lambda: verify(child.pid), clean_up=lambda: runtime_dir.remove(str(scratch))
-        )
+            child, ours, quick, out, err, verify=lambda: verify(child.pid),
+            clean_up=lambda: runtime_dir.remove(str(scratch)),
+        )  # fmt: skip
 
 
 def environment(scratch: Path, matplotlib: Path) -> dict[str, str]:

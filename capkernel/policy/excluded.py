@@ -20,6 +20,7 @@ import sysconfig
 import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import platformdirs
@@ -66,6 +67,8 @@ class Exclusions:
         private = [path for path, what in self._paths.items() if what not in _NOT_PRIVATE]
         self._linked = LinkedFiles([path for path in private if os.path.isdir(path)], but=granted)
         self._imports = tuple(sorted({os.path.realpath(path) for path in imports}))
+        self._within = lru_cache(maxsize=4_096)(self._place_around)
+        self.imported_from = lru_cache(maxsize=4_096)(self._imported_from)
 
     @classmethod
     def ambient(
@@ -96,11 +99,9 @@ class Exclusions:
             identity = (status.st_dev, status.st_ino)
         if identity is not None and identity in self._inodes:
             return self._inodes[identity]
-        current = path
-        while current not in ("/", "", self._granted):
-            if current in self._paths:
-                return self._paths[current]
-            current = os.path.dirname(current)
+        around = self._within(path)
+        if around is not None:
+            return around
         current, known = path, status is not None and not stat.S_ISDIR(status.st_mode)
         while True:
             found = _by_name(current) if known else self._of_directory(current)
@@ -149,10 +150,18 @@ class Exclusions:
             return False
         return True
 
-    def imported_from(self, path: str) -> bool:
+    def _imported_from(self, path: str) -> bool:
         """Whether the trusted process could import a file of this name from this place."""
         name = path.rsplit("/", 1)[-1].casefold()
         return name.endswith(_IMPORTABLE) and any(below(path, place) is not None for place in self._imports)
+
+    def _place_around(self, path: str) -> str | None:
+        """The excluded place that this path names or lies in, as a path."""
+        while path not in ("/", "", self._granted):
+            if path in self._paths:
+                return self._paths[path]
+            path = os.path.dirname(path)
+        return None
 
     def _of_directory(self, path: str) -> str | None:
         named = _by_name(path)
@@ -164,7 +173,7 @@ class Exclusions:
             return None
         if (found.st_dev, found.st_ino) in self._inodes:
             return self._inodes[found.st_dev, found.st_ino]
-        if stat.S_ISDIR(found.st_mode) and os.path.lexists(os.path.join(path, "pyvenv.cfg")):
+        if stat.S_ISDIR(found.st_mode) and os.path.lexists(path + "/pyvenv.cfg"):
             return "a Python environment"
         return None
 

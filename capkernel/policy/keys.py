@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from capkernel.policy.approvable import COVERED
+
 _NARROWER: Final = "trusted files; an untrusted one only "
 
 
@@ -103,6 +105,13 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + "lowers it",
         ),
         Key(
+            "limits.approval_seconds",
+            "seconds, more than 0, at most 86400",
+            "How long a question waits for your decision; then the answer is no. A cell's own time stands still "
+            "meanwhile.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
             "sandbox.minimum",
             '"full", "standard", "partial" or "none"',
             "The lowest isolation of the worker at which a session starts; `capkernel doctor` says what this machine "
@@ -153,6 +162,28 @@ KEYS: Final[dict[str, Key]] = {
             "files.classified, or other origins as the card shows them.",
             _NARROWER + "makes all values need pairing",
         ),
+        Key(
+            "approvals.ask",
+            "list of effects: " + ", ".join(COVERED),
+            "What waits for your decision in `capkernel view` or `capkernel approve`, each time. files.write asks for "
+            "everything that makes or changes a file or folder, files.overwrite_classified lets you allow what "
+            'files.classified_write = "new" refuses.',
+            _NARROWER + "adds effects",
+        ),
+        Key(
+            "approvals.declassify",
+            "true or false",
+            "Whether a cell may ask you to release a classified value to it (request_declassify). Nothing is ever "
+            "released without your decision about that very value.",
+            _NARROWER + "switches it off",
+        ),
+        Key(
+            "secrets",
+            'tables: [secrets.NAME] env = "VARIABLE"',
+            "Secrets that request_secret(NAME) takes from an environment variable that the kernel was started with, "
+            "as a classified value. Every other name you are asked to type.",
+            "trusted files; never an untrusted one",
+        ),
     )
 }
 
@@ -182,6 +213,9 @@ STARTING_FILE: Final = """\
 # How much of the type checker refuses: strict, standard or relaxed.
 #profile = "standard"
 
+# Secrets that request_secret("API_KEY") takes from the environment that the kernel is started with.
+#secrets = { API_KEY = { env = "API_KEY" } }
+
 [files]
 # Where cells may ask for files, relative to this file.
 roots = ["."]
@@ -206,6 +240,7 @@ classified = [
 #map_seconds = 30
 #cell_memory_mb = 1_048_576
 #output_bytes = 10_485_760
+#approval_seconds = 120
 
 [sandbox]
 # full, standard, partial or none: below it no session starts.
@@ -226,4 +261,10 @@ classified = [
 # Show secrets in a Jupyter page only after a pairing code: all of them, or those from some places ("secrets/prod/").
 #pairing = false
 #high = []
+
+[approvals]
+# What waits for your decision in `capkernel view` or `capkernel approve`.
+# (files.write, files.delete, files.overwrite_classified ...)
+#ask = []
+#declassify = true
 """

@@ -26,9 +26,21 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from capkernel.policy import approvable
 from capkernel.policy.defaults import PROTECTED
 from capkernel.policy.errors import PolicyError
-from capkernel.policy.model import Files, Limits, Output, Policy, PolicyFile, Records, Sandbox, Viewer, expand_home
+from capkernel.policy.model import (
+    Approvals,
+    Files,
+    Limits,
+    Output,
+    Policy,
+    PolicyFile,
+    Records,
+    Sandbox,
+    Viewer,
+    expand_home,
+)
 from capkernel.policy.patterns import problem_with
 
 FILE_NAMES: Final = ("capkernel.toml", "capkernel.json")
@@ -37,7 +49,7 @@ MAX_PROBLEMS: Final = 20
 """Most that is told of one file, or of one list in it: finding a line costs a walk through the text."""
 _SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "files": Files, "limits": Limits, "sandbox": Sandbox, "records": Records, "output": Output,
-    "viewer": Viewer,
+    "viewer": Viewer, "approvals": Approvals,
 }  # fmt: skip
 _AT = re.compile(r"\(at line (\d+), column \d+\)")
 _FIELD = re.compile(r" - at `\$([^`]*)`")
@@ -90,7 +102,7 @@ def policy_from(parsed: Parsed) -> Policy:
         notice = f"the policy {file.name} lists no roots: add files.roots"
     return Policy(
         said.profile, files, said.limits, said.sandbox, file.parent, file, notice,
-        records=said.records, output=said.output, viewer=said.viewer,
+        records=said.records, output=said.output, viewer=said.viewer, approvals=said.approvals, secrets=said.secrets,
     )  # fmt: skip
 
 
@@ -317,6 +329,10 @@ def _check_values(file: Path, text: str, said: PolicyFile) -> Iterator[tuple[str
             yield key, PolicyError(file, line, f"{key}: a root is the path of a directory")
         else:
             yield key, PolicyError(file, line, f"{key}: '/' is not a root; name the directories that cells may use")
+    key = "approvals.ask"
+    for name in islice((name for name in said.approvals.ask if approvable.problem_with(name)), MAX_PROBLEMS):
+        line = _line_of(text, ("approvals", "ask"), name)
+        yield key, PolicyError(file, line, f"{key}: {approvable.problem_with(name)}")
     key = "output.secure_file"
     if "\0" in said.output.secure_file or said.output.secure_file.endswith(("/", "/.", "/..")):
         line = _line_of(text, ("output", "secure_file"))
@@ -345,7 +361,7 @@ def _line_of(text: str, keys: tuple[str, ...], value: str | None = None) -> int 
     for key in keys:
         word = re.escape(key)
         stands = re.compile(
-            rf"""^\s*\[\s*{word}\s*\]"""  # [key]
+            rf"""^\s*\[\s*{word}\s*[\].]"""  # [key], or [key.inner]
             rf"""|"{word}"\s*:"""  # "key": in JSON
             rf"""|(^|[\s{{,."'])["']?{word}["']?\s*[=.]"""  # key =, or key. in a dotted name
         )

@@ -16,6 +16,7 @@ SandboxLevel = Literal["full", "standard", "partial", "none"]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 Megabytes = Annotated[int, msgspec.Meta(ge=256, le=2**20)]
 Bytes = Annotated[int, msgspec.Meta(gt=0, le=2**40)]
+SecretName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
 class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,13 +38,15 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; MiB that cells and what they
-    left may take, never more than most of the machine's (the default); bytes of a cell's output."""
+    left may take, never more than most of the machine's (the default); bytes of a cell's output; seconds that a
+    question waits for the person."""
 
     cell_seconds: Seconds = 60.0
     checker_seconds: Seconds = 10.0
     map_seconds: Seconds = 30.0
     output_bytes: Bytes = 10_485_760
     cell_memory_mb: Megabytes = 2**20
+    approval_seconds: Seconds = 120.0
 
 
 class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +79,20 @@ class Viewer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: tuple[str, ...] = ()
 
 
+class Approvals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[approvals]`. ask: effects that wait for the person's decision (`approvable.COVERED`). declassify: whether a
+    cell may ask the person to release a classified value at all."""
+
+    ask: tuple[str, ...] = ()
+    declassify: bool = True
+
+
+class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[secrets.NAME]`. env: the environment variable that the kernel was started with."""
+
+    env: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+
+
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy file says."""
 
@@ -85,6 +102,8 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: Sandbox = Sandbox()
     records: Records = Records()
     output: Output = Output()
+    approvals: Approvals = Approvals()
+    secrets: dict[SecretName, Secret] = {}
     viewer: Viewer = Viewer()
 
 
@@ -116,6 +135,8 @@ class Policy:
     added: tuple[PatternList, ...] = ()
     records: Records = field(default_factory=Records)
     output: Output = field(default_factory=Output)
+    approvals: Approvals = field(default_factory=Approvals)
+    secrets: dict[str, Secret] = field(default_factory=dict)
     viewer: Viewer = field(default_factory=Viewer)
 
     def root_paths(self) -> tuple[Path, ...]:

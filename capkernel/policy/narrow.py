@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from capkernel.policy.approvable import WIDENING
 from capkernel.policy.load import Parsed
 from capkernel.policy.model import Limits, PatternList, Policy, expand_home
 from capkernel.policy.paths import is_below
@@ -95,16 +96,25 @@ def _one(policy: Policy, asked: Parsed, key: str) -> Policy | bool:
         return said.files.memory != policy.files.memory
     if key == "files.classified":
         return _patterns(policy, asked)
-    if key == "viewer.pairing" or (key == "viewer.high" and said.viewer.high):
-        # Where its patterns start is not ours to know: what an untrusted file calls high makes every value so.
-        if said.viewer.pairing or said.viewer.high:
-            viewer = msgspec.structs.replace(policy.viewer, pairing=True)
-            return policy.viewer.pairing or replace(policy, viewer=viewer)
-        return policy.viewer.pairing
+    if section == "viewer":
+        # Patterns of another file would start at another directory: what it calls high makes every value so.
+        wanted = said.viewer.pairing if name == "pairing" else bool(said.viewer.high)
+        if wanted and not policy.viewer.pairing:
+            return replace(policy, viewer=msgspec.structs.replace(policy.viewer, pairing=True))
+        return name == "pairing" and policy.viewer.pairing and not wanted
     if key == "files.roots":
         return _roots(policy, asked)
     if key == "files.unprotect":
         return not set(said.files.unprotect) <= set(policy.files.unprotect)
+    if key == "approvals.ask":
+        added = set(said.approvals.ask) - set(policy.approvals.ask)
+        more = sorted(added - WIDENING)
+        asking = msgspec.structs.replace(policy.approvals, ask=(*policy.approvals.ask, *more))
+        return replace(policy, approvals=asking) if more else bool(added)
+    if key == "approvals.declassify":
+        if policy.approvals.declassify and not said.approvals.declassify:
+            return replace(policy, approvals=msgspec.structs.replace(policy.approvals, declassify=False))
+        return said.approvals.declassify and not policy.approvals.declassify
     if section == "limits" and name in Limits.__struct_fields__:
         limit, present = getattr(said.limits, name), getattr(policy.limits, name)
         if limit < present:

@@ -93,6 +93,7 @@ class PathRules:
         self._known = lru_cache(maxsize=65_536)(self._leaf_matches)
         self.is_classified = lru_cache(maxsize=65_536)(self._is_classified)
         self.protected_by = lru_cache(maxsize=65_536)(self._protected_by)
+        self.relative_to_root = lru_cache(maxsize=4_096)(self._relative_to_root)
 
     def classified_among(self, directory: str, names: Sequence[str]) -> set[str]:
         """Which entries of a directory are secret. For a directory that is not classified itself."""
@@ -164,7 +165,7 @@ class PathRules:
                         return entry
         return None if inside else "everything outside of the roots"
 
-    def relative_to_root(self, path: str) -> str:
+    def _relative_to_root(self, path: str) -> str:
         """The path as it is written down in the audit and in origins: below the innermost root, never the host's."""
         candidates = [relative for root in self._roots if (relative := below(path, root)) is not None]
         return min(candidates, key=len) or "." if candidates else "(outside)"

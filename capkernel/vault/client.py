@@ -137,6 +137,7 @@ class VaultClient:
         self._attempts = 0
         self._keeper_ready: asyncio.Future[str] | None = None
         self._runner_ready: asyncio.Future[str] | None = None
+        self.life = 0  # counts the vaults that were started
         self._tickets = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,6 +156,7 @@ class VaultClient:
         try:
             link, theirs = ControlLink.pair(self._received, self._broken)
             self._link, self._turns, self._generation = link, KeeperLink(), 0
+            self.life += 1
             try:
                 self._keeper = await asyncio.to_thread(self._spawn_keeper, theirs.fileno())
             finally:

@@ -11,7 +11,7 @@ import socket
 import stat
 import struct
 from types import TracebackType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -30,9 +30,11 @@ from capkernel.wire.view import (
     AskAudit,
     AskAuthority,
     AskForPage,
+    AskLineage,
     AskPage,
     AskReleased,
     AskValue,
+    AskWaiting,
     AuditLines,
     Authority,
     Challenge,
@@ -41,6 +43,7 @@ from capkernel.wire.view import (
     ForgetDenied,
     Forgotten,
     GiveSecret,
+    Lineage,
     ListQuestions,
     ListValues,
     Open,
@@ -51,6 +54,7 @@ from capkernel.wire.view import (
     SealedValue,
     ToViewer,
     Values,
+    WaitingCount,
     Welcome,
     proof,
 )
@@ -61,11 +65,13 @@ _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
 
 _NO_QUESTION = "no such question"
+_TOO_LONG = "search for at most 200 characters"
 _NO_VALUE = "no such value, or no X25519 public key"
 
 T = TypeVar("T", bound=msgspec.Struct)
 _Asked = (
     ListValues
+    | AskLineage
     | AskValue
     | AskAudit
     | AskAuthority
@@ -74,6 +80,7 @@ _Asked = (
     | AskReleased
     | GiveSecret
     | ForgetDenied
+    | AskWaiting
     | AskPage
     | AskAbout
     | AskForPage
@@ -116,6 +123,14 @@ class Link:
             os.close(held)
         return cls(connected, secret, viewer)
 
+    def values(self, count: int = 500, words: str = "") -> Values:
+        """The newest values in which each of the words stands. Raises LinkRefused for too many words, as all do."""
+        return self._ask(_sound(ListValues(self._next(), count, words), _TOO_LONG), Values)
+
+    def lineage(self, handle: str) -> Lineage:
+        """What the value was made from, and what was made from it."""
+        return self._ask(_sound(AskLineage(self._next(), handle), "no such value"), Lineage)
+
     @classmethod
     def open_card(cls, runtime: str, secret: bytes, kernel: int) -> Link:
         """Connect as the Jupyter server that launched the process `kernel` and handed it `secret`. Raises LinkRefused,
@@ -131,15 +146,13 @@ class Link:
             raise LinkRefused("this socket is not the kernel's")
         return cls(connected, secret, CARD)
 
-    def values(self, count: int = 500) -> Values:
-        return self._ask(ListValues(self._next(), count), Values)
-
     def reveal(self, handle: str, key: bytes) -> bytes:
         """The value, sealed to the public key `key`. It is in the session's audit before it is here."""
         return self._ask(_sound(AskValue(self._next(), handle, key), _NO_VALUE, "no-such-value"), SealedValue).sealed
 
-    def audit(self, count: int = 50) -> tuple[str, ...]:
-        return self._ask(AskAudit(self._next(), count), AuditLines).lines
+    def audit(self, count: int = 50, who: Literal["", "person"] = "", words: str = "") -> tuple[str, ...]:
+        """The newest lines, oldest first."""
+        return self._ask(_sound(AskAudit(self._next(), count, who, words), _TOO_LONG), AuditLines).lines
 
     def authority(self) -> Authority:
         return self._ask(AskAuthority(self._next()), Authority)
@@ -169,6 +182,10 @@ class Link:
 
     def page(self) -> Page:
         return self._ask(AskPage(self._next()), Page)
+
+    def waiting(self) -> int:
+        """How many questions wait for the person."""
+        return self._ask(AskWaiting(self._next()), WaitingCount).count
 
     def about(self, handle: str) -> About:
         return self._ask(_sound(AskAbout(self._next(), handle), _NO_VALUE, "no-such-value"), About)

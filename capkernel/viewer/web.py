@@ -11,8 +11,6 @@ Rule 4: nothing is logged, cached, framed or loaded from elsewhere; texts that c
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import hmac
 import http.server
@@ -27,21 +25,20 @@ from typing import Any, Final
 
 import msgspec
 
-from capkernel.viewer import sessions
+from capkernel.viewer import answers, sessions
+from capkernel.viewer.answers import Asked, Unasked
 from capkernel.viewer.link import Link, LinkRefused
 from capkernel.viewer.sessions import Session
-from capkernel.wire.shown_text import visible
 
 LINK_SECONDS: Final = 300.0
-MAX_BODY: Final = 4096
+MAX_BODY: Final = 16_384  # a typed secret, sealed, in base64
 _SOCKET_SECONDS: Final = 30.0
-_PAGE: Final = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/viewer.js": ("viewer.js", "text/javascript; charset=utf-8"),
-    "/open.js": ("open.js", "text/javascript; charset=utf-8"),
-    "/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
-    "/viewer.css": ("viewer.css", "text/css; charset=utf-8"),
-}
+_KINDS: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+_PAGE: Final = (
+    "index.html", "viewer.css", "viewer.js", "approvals.js", "arming.js", "audit.js", "authority.js", "cards.js",
+    "draw.js", "history.js", "lineage.js", "make.js", "open.js", "panes.js", "polling.js", "reveal.js", "seal.js",
+    "server.js", "sessions.js", "tell.js", "values.js",
+)  # fmt: skip
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -57,15 +54,6 @@ _HEADERS: Final = {
 }
 
 
-class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request."""
-
-    token: str = ""
-    session: str = ""
-    handle: str = ""
-    key: str = ""
-
-
 class _Refusal(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -77,7 +65,8 @@ class ViewerServer:
 
     def __init__(self, find: Callable[[], list[Session]] | None = None) -> None:
         self._find = find or (lambda: sessions.running("page"))
-        self._files = {path: (_file(name), kind) for path, (name, kind) in _PAGE.items()}
+        self._files = {"/" + name: (_file(name), _kind(name)) for name in _PAGE}
+        self._files["/"] = self._files.pop("/index.html")
         self._lock = threading.Lock()
         self._token: str | None = None
         self._token_ends = 0.0
@@ -111,7 +100,7 @@ class ViewerServer:
             raise _Refusal(404, "there is nothing here")
         return self._files[path]
 
-    def open(self, asked: _Asked) -> tuple[dict[str, Any], str]:
+    def open(self, asked: Asked) -> tuple[dict[str, Any], str]:
         """The token for a key and a cookie; whoever held them before is out."""
         with self._lock:
             # A wrong one does not end it: 256 bits cannot be guessed, and others on this machine could lock us out.
@@ -131,29 +120,11 @@ class ViewerServer:
                     403, "this tab is not the one that the link opened: press Enter in the terminal for a new one"
                 )
 
-    def answer(self, path: str, asked: _Asked) -> dict[str, Any]:
-        match path:
-            case "/api/sessions":
-                return {"sessions": [_session(session) for session in self._find()]}
-            case "/api/values":
-                with self._open(asked.session) as link:
-                    found = link.values()
-                    return {"total": found.total, "values": [_shown(value) for value in found.values]}
-            case "/api/reveal":
-                try:
-                    key = base64.b64decode(asked.key, validate=True)
-                except (binascii.Error, ValueError):
-                    raise _Refusal(400, "not a key") from None
-                with self._open(asked.session) as link:
-                    return {"sealed": base64.b64encode(link.reveal(asked.handle, key)).decode("ascii")}
-            case "/api/audit":
-                with self._open(asked.session) as link:
-                    return {"lines": [_audit_line(line) for line in link.audit()]}
-            case "/api/authority":
-                with self._open(asked.session) as link:
-                    said = link.authority()
-                    return {"cell": said.cell, "may": [visible(text) for text in said.may], "handles": said.handles}
-        raise _Refusal(404, "there is nothing here")
+    def answer(self, path: str, asked: Asked) -> dict[str, Any]:
+        if path == "/api/sessions":
+            return {"sessions": [answers.session(session) for session in self._find()]}
+        with self._open(asked.session) as link:
+            return answers.answer(path, asked, link)
 
     def _open(self, name: str) -> Link:
         for session in self._find():
@@ -204,6 +175,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except _Refusal as refusal:
             self.close_connection = True
             self._send_json(refusal.status, {"error": str(refusal)})
+        except Unasked as problem:
+            self.close_connection = True
+            self._send_json(400, {"error": str(problem)})
         except (LinkRefused, OSError) as problem:
             self.close_connection = True
             said = (
@@ -224,12 +198,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.headers.get("Content-Type") != "application/json":
             raise _Refusal(415, "requests are application/json")
 
-    def _body(self) -> _Asked:
+    def _body(self) -> Asked:
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()) or len(length) > 6 or int(length) > MAX_BODY:
             raise _Refusal(413, f"a request has at most {MAX_BODY} bytes")
         try:
-            return msgspec.json.decode(self.rfile.read(int(length)), type=_Asked)
+            return msgspec.json.decode(self.rfile.read(int(length)), type=Asked)
         except (msgspec.DecodeError, ValueError):
             raise _Refusal(400, "not a request of this page") from None
 
@@ -260,32 +234,9 @@ def _file(name: str) -> bytes:
     return (importlib.resources.files("capkernel.viewer") / "page" / name).read_bytes()
 
 
+def _kind(name: str) -> str:
+    return f"{_KINDS[name[name.rindex('.') :]]}; charset=utf-8"
+
+
 def _same(given: str, held: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), held.encode("ascii"))
-
-
-def _session(session: Session) -> dict[str, Any]:
-    where = visible(session.directory)
-    return {"name": session.name, "directory": where, "pid": session.pid, "started": session.started}
-
-
-def _shown(value: Any) -> dict[str, Any]:
-    """A ValueLine as JSON, every text made visible. Code keeps its lines."""
-    return {
-        "handle": value.handle,
-        "cell": value.cell,
-        "how": value.how,
-        "type": visible(value.type),
-        "origins": [visible(origin) for origin in value.origins],
-        "label": visible(value.label),
-        "code": "\n".join(visible(line) for line in value.code.split("\n")),
-        "codeCell": value.code_cell,
-        "parents": list(value.parents),
-    }
-
-
-def _audit_line(line: str) -> dict[str, Any]:
-    entry = json.loads(line)
-    keys = ("time", "who", "cell", "what", "decision", "path", "reason")
-    return {key: visible(str(value)) if isinstance(value, str) else value
-            for key, value in entry.items() if key in keys}  # fmt: skip

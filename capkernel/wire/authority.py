@@ -24,7 +24,7 @@ _SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 
 def authority_line(plan: Plan) -> str:
     """The line; "" when the cell can do nothing beyond computing."""
-    parts = _parts(plan.scopes)
+    parts = [*_parts(plan.scopes), *_asks(plan)]
     if not parts:
         return ""
     rest = len(parts) - MOST_PARTS
@@ -44,7 +44,8 @@ def authority_data(plan: Plan) -> dict[str, Any]:
         }
         for site in plan.scopes[:MOST_SCOPES]
     ]  # fmt: skip
-    said: dict[str, Any] = {"scopes": scopes, "sinks": list(plan.sinks)}
+    asks = [{"kind": site.kind, "argument": site.argument, "cell": site.cell} for site in plan.asks[:MOST_SCOPES]]
+    said: dict[str, Any] = {"scopes": scopes, "sinks": list(plan.sinks), "asks": asks}
     if len(plan.scopes) > MOST_SCOPES:
         said["more"] = len(plan.scopes) - MOST_SCOPES
     return {"authority": authority_line(plan), "plan": said}
@@ -68,6 +69,19 @@ def _parts(sites: tuple[ScopeSite, ...]) -> list[str]:
             if verb not in said:
                 said.append(verb)
     return [_part(target, said) for target, said in verbs.items()]
+
+
+def _asks(plan: Plan) -> list[str]:
+    """What the cell can ask the person for, each once."""
+    names = list(dict.fromkeys(site.argument for site in plan.asks if site.kind == "secret"))
+    parts = []
+    if None in names or len(names) > MOST_PATHS:
+        parts.append("ask you for secrets")
+    elif names:
+        parts.append("ask you for the secret " + ", ".join(shown(name) for name in names if name is not None))
+    if any(site.kind != "secret" for site in plan.asks):
+        parts.append("ask you to release a secret")
+    return parts
 
 
 def _part(target: str, verbs: list[str]) -> str:

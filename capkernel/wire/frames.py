@@ -55,6 +55,11 @@ class FrameReader(Generic[T]):
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         self._buffer += data
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are bytes of a frame that is not complete, or was not taken out."""
+        return bool(self._buffer)
+
     def frames(self) -> Iterator[tuple[T, bytes]]:
         """The frames that are complete so far. Raises RemoteProtocolError on the first bad one."""
         while len(self._buffer) >= _HEADER.size:

@@ -87,6 +87,16 @@ class ScopeSite(msgspec.Struct, frozen=True):
     uses: tuple[Use, ...] | None = None
 
 
+class AskSite(msgspec.Struct, frozen=True):
+    """A place where the cell can ask the person for a secret ("secret") or for a secret's value ("declassify").
+    `argument`: the name of the secret; None for what is not literal, and for a value."""
+
+    kind: str
+    argument: str | None
+    cell: int
+    span: Span
+
+
 class FreeName(msgspec.Struct, frozen=True):
     """A name a pure function reads from outside itself, and what the vault is to put there."""
 
@@ -112,10 +122,16 @@ class PureFunction(msgspec.Struct, frozen=True):
 
 
 class MaskSite(msgspec.Struct, frozen=True):
-    """A call that makes a Classified value, and the static type its mask shows (`str` in `Classified[str](***)`)."""
+    """A call that makes a Classified value, and the static type its mask shows (`str` in `Classified[str](***)`).
+
+    method: what is called ("map", "read_classified", "classify"). name: what its result is assigned to, "" for nothing
+    that has a single name.
+    """
 
     span: Span
     type: str
+    method: str = ""
+    name: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -126,6 +142,7 @@ class Plan(msgspec.Struct, frozen=True):
     pure: tuple[PureFunction, ...] = ()
     tables: tuple[str, ...] = ()  # pure library functions handed to map directly: "builtins.len"
     masks: tuple[MaskSite, ...] = ()
+    asks: tuple[AskSite, ...] = ()
 
 
 NOTHING = Plan()

@@ -42,6 +42,7 @@ MAX_BODY_TO_VIEWER = MAX_BODY  # a list of 500 values with every text at its bou
 HandleText = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 QuestionText = HandleText  # drawn by the kernel, 128 bits
 Count = Annotated[int, msgspec.Meta(ge=1, le=500)]
+Words = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 def proof(secret: bytes, challenge: bytes, viewer: str) -> bytes:
@@ -60,8 +61,18 @@ class Open(msgspec.Struct, tag="open", frozen=True):
 
 
 class ListValues(msgspec.Struct, tag="list", frozen=True):
+    """words: only values in whose names, types, origins, labels or functions each of them stands."""
+
     request: int
     count: Count = 500
+    words: Words = ""
+
+
+class AskLineage(msgspec.Struct, tag="ask_lineage", frozen=True):
+    """What one value was made from, and what was made from it. Answered by Lineage."""
+
+    request: int
+    handle: HandleText
 
 
 class AskValue(msgspec.Struct, tag="ask", frozen=True):
@@ -73,8 +84,12 @@ class AskValue(msgspec.Struct, tag="ask", frozen=True):
 
 
 class AskAudit(msgspec.Struct, tag="ask_audit", frozen=True):
+    """The newest lines; who: of the person only; words: only lines in which each of them stands."""
+
     request: int
     count: Count = 50
+    who: Literal["", "person"] = ""
+    words: Words = ""
 
 
 class AskAuthority(msgspec.Struct, tag="ask_authority", frozen=True):
@@ -119,6 +134,12 @@ class ForgetDenied(msgspec.Struct, tag="forget_denied", frozen=True):
     request: int
 
 
+class AskWaiting(msgspec.Struct, tag="ask_waiting", frozen=True):
+    """How many questions wait for the person. Answered by WaitingCount."""
+
+    request: int
+
+
 class AskPage(msgspec.Struct, tag="ask_page", frozen=True):
     """From a card: may values be shown in the page, and how?"""
 
@@ -145,6 +166,7 @@ FromCard = AskPage | AskAbout | AskForPage
 FromViewer = (
     Open
     | ListValues
+    | AskLineage
     | AskValue
     | AskAudit
     | AskAuthority
@@ -153,6 +175,7 @@ FromViewer = (
     | AskReleased
     | GiveSecret
     | ForgetDenied
+    | AskWaiting
     | FromCard
 )
 
@@ -187,7 +210,7 @@ class ValueLine(msgspec.Struct, frozen=True):
     """What is known of a classified value from the posts alone (`broker.ledger`).
 
     type: static, "" when unknown. origins: of everything it was made from. label: the cell's claim. code: the function,
-    as checked. parents: handles.
+    as checked. parents: handles. name: what the cell's text assigns it to, as far as that can be told; a claim as well.
     """
 
     handle: str
@@ -199,14 +222,43 @@ class ValueLine(msgspec.Struct, frozen=True):
     code: str = ""
     code_cell: int | None = None
     parents: tuple[str, ...] = ()
+    name: str = ""
 
 
 class Values(msgspec.Struct, tag="values", frozen=True):
-    """The newest first. `total`: how many the session keeps track of."""
+    """The newest first. `total`: how many the session keeps track of. `made`: how many it has made so far, which tells
+    whether there is anything new."""
 
     request: int
     values: tuple[ValueLine, ...]
     total: int
+    made: int = 0
+
+
+class UsedFunction(msgspec.Struct, frozen=True):
+    """A function that made a value, as checked. cell: where it was written; None for a library's, which has a name
+    only."""
+
+    name: str
+    cell: int | None
+    source: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One value of a lineage. functions: the one that was given to `map`, then those that it calls."""
+
+    value: ValueLine
+    functions: tuple[UsedFunction, ...] = ()
+
+
+class Lineage(msgspec.Struct, tag="lineage", frozen=True):
+    """steps: the value, then all it was made from, the nearest first. children: made from it directly, the newest
+    first. cut: whether some are left out."""
+
+    request: int
+    steps: tuple[Step, ...]
+    children: tuple[ValueLine, ...]
+    cut: bool = False
 
 
 class SealedValue(msgspec.Struct, tag="sealed", frozen=True):
@@ -225,12 +277,17 @@ class AuditLines(msgspec.Struct, tag="audit", frozen=True):
 
 
 class Authority(msgspec.Struct, tag="authority", frozen=True):
-    """What the running cell may ask for, and how many handles it holds at this moment. cell: None when none runs."""
+    """What the running cell may ask for, and how many handles it holds at this moment. cell: None when none runs.
+
+    line: the same in one line (`wire.authority`). held: what is open now, in words.
+    """
 
     request: int
     cell: int | None
     may: tuple[str, ...] = ()
     handles: int = 0
+    line: str = ""
+    held: tuple[str, ...] = ()
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -277,6 +334,11 @@ class SealedRelease(msgspec.Struct, tag="sealed_release", frozen=True):
     sealed: bytes
 
 
+class WaitingCount(msgspec.Struct, tag="waiting_count", frozen=True):
+    request: int
+    count: int
+
+
 class Forgotten(msgspec.Struct, tag="forgotten", frozen=True):
     request: int
     count: int
@@ -304,6 +366,7 @@ ToViewer = (
     | Welcome
     | Refused
     | Values
+    | Lineage
     | SealedValue
     | AuditLines
     | Authority
@@ -311,6 +374,7 @@ ToViewer = (
     | Decided
     | SealedRelease
     | Forgotten
+    | WaitingCount
     | Page
     | About
 )

@@ -1,4 +1,5 @@
-"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages.
+"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages. Small effects have a
+second one, the quick link (`QUICK_METHODS`).
 
 `request` is the kernel's number of the Jupyter request a message belongs to. The kernel looks it up and ignores what
 it does not know; a worker's word is never trusted.
@@ -82,9 +83,13 @@ class Execute(msgspec.Struct, tag="execute", frozen=True):
 
 
 class Complete(msgspec.Struct, tag="complete", frozen=True):
+    """What could stand at `cursor`? `keys_of`: when that is in a text, names whose columns or keys it may be; those of
+    the first that has any are the `keys` of the answer."""
+
     request: int
     code: str
     cursor: int
+    keys_of: tuple[str, ...] = ()
 
 
 class Inspect(msgspec.Struct, tag="inspect", frozen=True):
@@ -115,11 +120,13 @@ class InputReply(msgspec.Struct, tag="input_reply", frozen=True):
 
 
 class CallResult(msgspec.Struct, tag="call_result", frozen=True):
-    """The broker's answer to a Call. Bulk data (file contents) is the frame's blob."""
+    """The broker's answer to a Call. Bulk data (file contents) is the frame's blob. elsewhere: on the quick link, that
+    nothing was done and the other link must be asked, since the effect waits for the person."""
 
     call: int
     value: Any = None  # plain: None, bool, int, str, list, dict of such
     error: Failure | None = None
+    elsewhere: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -192,11 +199,40 @@ class Invoke(msgspec.Struct, tag="invoke", frozen=True):
     offset: int = 0
 
 
+class AskSecret(msgspec.Struct, tag="ask_secret", frozen=True):
+    """The secret of this name. The answer is a Classified handle. `label`: the cell's claim."""
+
+    name: str
+    label: str = ""
+
+
+class AskRelease(msgspec.Struct, tag="ask_release", frozen=True):
+    """The value behind a Classified handle. The answer's blob is the encoded value (`wire.values`), when the person
+    allowed it. `reason`: the cell's claim."""
+
+    handle: str
+    reason: str
+
+
+Effect = OpenScope | CloseScope | Invoke | AskSecret | AskRelease
+
+
 class Call(msgspec.Struct, tag="call", frozen=True):
     """An effect the cell waits for. Answered by one CallResult with the same number."""
 
     call: int
-    effect: OpenScope | CloseScope | Invoke
+    effect: Effect
+
+
+QUICK_METHODS: Final = frozenset(
+    ("access", "exists", "is_directory", "is_classified", "size", "read_bytes", "may_write", "may_create")
+)
+"""What may be asked for on the quick link: an Invoke of one of these, in a Call of which one is open at a time,
+answered by its CallResult. Each is bounded work, changes nothing, and names nothing that the other link still carries.
+"""
+
+
+QUICK_MAX_BODY: Final = 64 * 1024  # bytes of a call on it: a longest path, and more
 
 
 class FunctionRef(msgspec.Struct, frozen=True):

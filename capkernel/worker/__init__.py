@@ -1,1 +1,1 @@
-"""The untrusted process: IPython behind one socket, proxies, encoding of captured values."""
+"""The untrusted process: IPython behind two sockets, proxies, encoding of captured values."""

@@ -1,4 +1,4 @@
-"""The worker's end of its one socket: a thread reads, any thread sends, waiting threads are woken by number.
+"""The worker's end of its link: a thread reads, any thread sends, waiting threads are woken by number.
 
 The loop of the main thread is free to run a cell for hours; answers still arrive, because this thread takes them.
 """
@@ -20,22 +20,23 @@ from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
 from capkernel.wire.worker import (
     MAX_BODY_FROM_WORKER,
+    QUICK_METHODS,
     Call,
     CallResult,
-    CloseScope,
     Comm,
     Complete,
+    Effect,
     Evaluate,
     Execute,
     InputReply,
     InputRequest,
     Inspect,
     Invoke,
-    OpenScope,
     Shutdown,
     ToWorker,
 )
 from capkernel.worker.interrupts import Interrupts, block_in_this_thread
+from capkernel.worker.quick_link import QuickLink
 
 _CHUNK = 256 * 1024
 
@@ -45,9 +46,10 @@ Request = Execute | Evaluate | Complete | Inspect | Comm
 class Channel:
     """Sends messages whole and hands out what arrives. When the kernel is gone, the process ends."""
 
-    def __init__(self, link: socket.socket, interrupts: Interrupts) -> None:
+    def __init__(self, link: socket.socket, interrupts: Interrupts, quick: QuickLink) -> None:
         self._link = link
         self._interrupts = interrupts
+        self._quick = quick
         self._sending = threading.Lock()
         self._numbers = count(1)
         self._calls: dict[int, SimpleQueue[tuple[CallResult, bytes]]] = {}
@@ -65,9 +67,13 @@ class Channel:
         with self._interrupts.shield(), self._sending:
             self._link.sendall(frame)
 
-    def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
+    def call(self, effect: Effect, blob: bytes = b"") -> tuple[Any, bytes]:
         """Ask the broker and wait for its answer. An interrupt ends the wait, not the effect."""
         number = next(self._numbers)
+        if isinstance(effect, Invoke) and effect.method in QUICK_METHODS and not blob:
+            answer = self._quick.call(Call(number, effect))
+            if answer is not None:
+                return _value(*answer)
         box: SimpleQueue[tuple[CallResult, bytes]] = SimpleQueue()
         self._calls[number] = box
         try:
@@ -75,9 +81,7 @@ class Channel:
             result, content = box.get()
         finally:
             self._calls.pop(number, None)
-        if result.error is not None:
-            raise exception_from(result.error)
-        return result.value, content
+        return _value(result, content)
 
     def ask(self, request: int, prompt: str, *, password: bool) -> str:
         """What the person types. Raises EOFError when there is no answer to be had."""
@@ -116,6 +120,12 @@ class Channel:
                 os._exit(0)
             case Execute() | Evaluate() | Complete() | Inspect() | Comm():
                 on_request(message, blob)
+
+
+def _value(result: CallResult, content: bytes) -> tuple[Any, bytes]:
+    if result.error is not None:
+        raise exception_from(result.error)
+    return result.value, content
 
 
 __all__ = ["Channel", "LocalProtocolError", "Request"]

@@ -76,6 +76,21 @@ class Interrupts:
             self._late = False
             raise KeyboardInterrupt
 
+    @contextmanager
+    def lowered(self) -> Iterator[None]:
+        """Within one `shield`, for a wait that may end at any point: let interrupts in. Under two it stays shielded."""
+        if threading.get_ident() != self._main or self._shields != 1:
+            yield
+            return
+        self._shields = 0
+        try:
+            if self._late and self._armed:
+                self._late = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._shields = 1
+
     @property
     def shielded(self) -> bool:
         return self._shields > 0

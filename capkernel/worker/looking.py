@@ -8,17 +8,24 @@ as IPython asks them; so a frame completes its columns.
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import IPython.core.completer
+import IPython.core.completerlib
 import IPython.core.guarded_eval
 
 # Seen without types: their names are to be replaced, which their stubs do not foresee.
 completer: Any = IPython.core.completer
+completerlib: Any = IPython.core.completerlib
 guarded_eval: Any = IPython.core.guarded_eval
+
+_MOST_KEYS = 2000
+_roots: set[str] = set()
 
 _mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _dict_of: Callable[[type], MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
@@ -69,10 +76,37 @@ def teach_completer() -> None:
             raise guarded_eval.GuardRejection("a call of an object of the session is not looked into")
         return bool(stock_can_call(self, function))
 
+    completerlib.get_root_modules = root_modules
     completer.dir2 = names
     completer.get_real_method = method
     completer.IPCompleter._default_arguments = arguments
     guarded_eval.EvaluationPolicy.can_call = can_call
+
+
+def root_modules() -> list[str]:
+    """What `import` could name. IPython's own looks into every directory, and keeps what it finds in a profile."""
+    if not _roots:
+        _roots.update(
+            sys.builtin_module_names, sys.stdlib_module_names, (found.name for found in pkgutil.iter_modules())
+        )
+    return sorted(name for name in _roots if not name.startswith("_"))
+
+
+def keys_of(names: Iterable[str], namespace: Mapping[str, Any]) -> list[str]:
+    """Columns or keys that are texts, of the first of these that is a frame or a dict and has any."""
+    for name in names:
+        value = namespace.get(name)
+        kind = type(value)
+        if kind is dict:
+            found: Any = value
+        elif kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] in ("pandas", "polars"):
+            found = getattr(value, "columns", ())
+        else:
+            continue
+        keys = [key for key in islice(found, _MOST_KEYS) if type(key) is str]
+        if keys:
+            return keys
+    return []
 
 
 def describe(path: str, namespace: Mapping[str, Any]) -> tuple[bool, str | None]:

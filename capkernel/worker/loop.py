@@ -28,19 +28,22 @@ from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.local_names import BEFORE_NAME, plain_name
 from capkernel.wire.local_renaming import rename
 from capkernel.wire.worker import Comm, Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
-from capkernel.worker import looking
+from capkernel.worker import bars, looking
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
 from capkernel.worker.membrane import WorkerMembrane
 from capkernel.worker.names import NameLog
+from capkernel.worker.quick_link import QuickLink
 from capkernel.worker.session import REQUEST, sendable
 from capkernel.worker.shell import WorkerKernel, make_kernel
 from capkernel.worker.streams import CellStream, Gatherer
 
 
-def run(link: socket.socket, report: str) -> None:
+def run(link: socket.socket, quick: socket.socket, report: str, *, active_outputs: bool) -> None:
     """Serve requests until the kernel goes; then the process ends."""
+    if not active_outputs:
+        bars.as_text()
     with contextlib.suppress(Exception):
         faulthandler.enable(2)  # a crash in native code leaves its stack in the pipe the kernel reads
     link.setblocking(True)
@@ -49,7 +52,7 @@ def run(link: socket.socket, report: str) -> None:
     interrupts = Interrupts()
     signals = interrupts.install()
     loop.add_reader(signals.fileno(), _drain, signals)
-    channel = Channel(link, interrupts)
+    channel = Channel(link, interrupts, QuickLink(quick, interrupts))
     worker = Worker(channel, interrupts, loop)
     task = loop.create_task(worker.serve())
     channel.start(worker.take)
@@ -106,7 +109,9 @@ class Worker:
             case Evaluate():
                 return self._evaluate(request)
             case Complete():
-                return Finished(request.request, json_clean(self._kernel.do_complete(request.code, request.cursor)))
+                offered = self._kernel.do_complete(request.code, request.cursor)
+                keys = looking.keys_of(request.keys_of, self._kernel.shell.user_ns)
+                return Finished(request.request, json_clean({**offered, "keys": keys}))
             case Inspect():
                 if request.about:
                     text = looking.documentation(request.about)

@@ -12,12 +12,10 @@ from capkernel.wire.codekey import cell_of
 from capkernel.wire.plan import MaskSite, Span
 from capkernel.wire.worker import (
     Classify,
-    CloseScope,
+    Effect,
     FunctionRef,
-    Invoke,
     MapClassified,
     MaskShown,
-    OpenScope,
     ZipClassified,
 )
 from capkernel.worker.channel import Channel
@@ -40,7 +38,7 @@ class WorkerMembrane:
         if masks:
             self._masks[cell] = (masks, text)
 
-    def call(self, effect: OpenScope | CloseScope | Invoke, blob: bytes = b"") -> tuple[Any, bytes]:
+    def call(self, effect: Effect, blob: bytes = b"") -> tuple[Any, bytes]:
         return self._channel.call(effect, blob)
 
     def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes = b"") -> None:

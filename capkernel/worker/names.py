@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from capkernel.wire.syntax import children, walk
+
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, *_SCOPES[:3])
 _GONE = object()
@@ -31,10 +33,13 @@ class NameLog:
     def begin(self, tree: ast.Module) -> None:
         """Note what the cell can bind and what those names mean now."""
         self._begun = True
-        self._statements = [_Statement(node) for node in tree.body]
-        for node in ast.walk(tree):
+        starred = False
+        for node in walk(tree):
             if isinstance(node, ast.Global):
                 self._globals.update(node.names)
+            elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                starred = True
+        self._statements = [_Statement(node, starred=starred) for node in tree.body]
         candidates = set(self._globals)
         plain: set[str] = set()
         for statement in self._statements:
@@ -108,13 +113,14 @@ class _Was:
 class _Statement:
     """A top-level statement: the names it surely binds when it ends, and those it may."""
 
-    def __init__(self, node: ast.stmt) -> None:
+    def __init__(self, node: ast.stmt, *, starred: bool) -> None:
+        """starred: somewhere in the cell there is a star import."""
         self.last = node.end_lineno or node.lineno
-        self.star = any(
-            isinstance(part, ast.ImportFrom) and any(alias.name == "*" for alias in part.names)
-            for part in ast.walk(node)
+        self.star = starred and any(
+            isinstance(part, ast.ImportFrom) and part.names[0].name == "*" for part in walk(node)
         )
-        stored = set(_stored(node))
+        stored: set[str] = set()
+        _add_stored(node, stored)
         annotated_only = isinstance(node, ast.AnnAssign) and node.value is None
         plain = isinstance(node, _PLAIN) and not annotated_only
         self.surely: set[str] = set(_targets(node)) if plain else set()
@@ -142,40 +148,43 @@ def _names_in(target: ast.expr) -> Iterator[str]:
             yield part.id
 
 
-def _stored(node: ast.AST) -> Iterator[str]:
+def _add_stored(node: ast.AST, found: set[str]) -> None:
     """Names stored or deleted at the level of the cell by `node`, functions' and classes' own bodies left out."""
+    parts: list[ast.AST]
     match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name
-            for decorator in node.decorator_list:
-                yield from _stored(decorator)
-            if isinstance(node, ast.ClassDef):
-                for part in (*node.bases, *node.keywords):
-                    yield from _stored(part)
-            else:
-                yield from _stored(node.args)
-            return
+        case ast.Call() | ast.Attribute() | ast.Constant() | ast.BinOp() | ast.Assign() | ast.Expr():  # most of them
+            parts = children(node)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            found.add(node.name)
+            parts = [*node.decorator_list, node.args]
+        case ast.ClassDef():
+            found.add(node.name)
+            parts = [*node.decorator_list, *node.bases, *node.keywords]
         case ast.Lambda():
-            yield from _stored(node.args)
-            return
+            parts = [node.args]
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             # Its variables are its own; a walrus in it binds outside.
-            for part in ast.walk(node):
-                if isinstance(part, ast.NamedExpr):
-                    yield part.target.id
-            return
-        case ast.Name(ctx=ast.Store() | ast.Del()):
-            yield node.id
+            found.update(part.target.id for part in walk(node) if isinstance(part, ast.NamedExpr))
+            parts = []
+        case ast.Name():
+            if not isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            parts = []
         case ast.Import() | ast.ImportFrom():
-            yield from _targets(node)
+            found.update(_targets(node))
+            parts = []
         case (
             ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name)
         ):
-            yield name
+            found.add(name)
+            parts = children(node)
         case ast.MatchMapping(rest=str() as name):
-            yield name
-    for child in ast.iter_child_nodes(node):
-        yield from _stored(child)
+            found.add(name)
+            parts = children(node)
+        case _:
+            parts = children(node)
+    for part in parts:
+        _add_stored(part, found)
 
 
 def _line_in_cell(trace: TracebackType | None, filename: str) -> int | None:

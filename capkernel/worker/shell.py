@@ -17,15 +17,18 @@ import logging
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from ipykernel.compiler import XCachingCompiler
+from ipykernel.displayhook import ZMQShellDisplayHook
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.utils.tokenutil import token_at_cursor
+from traitlets import Type
 from traitlets.config import Config
 
 from capkernel.api.classified import Classified
@@ -64,15 +67,39 @@ class CellCompiler(XCachingCompiler):
         self.flags |= kept
 
 
+class CellDisplayHook(ZMQShellDisplayHook):
+    """IPython's, which takes every cell that shows a value apart to see whether a `;` ends it."""
+
+    def quiet(self) -> Any:
+        shell: Any = self.shell
+        cells = shell.history_manager.input_hist_parsed
+        return False if cells and ";" not in cells[-1] else super().quiet()
+
+
 class WorkerShell(Stopwatch, ZMQInteractiveShell):
     """IPython without profile, startup files, history file, transformers or event loops of other toolkits."""
+
+    displayhook_class = Type(CellDisplayHook)
+
+    def should_run_async(self, raw_cell: str, *, transformed_cell: Any = None, **options: Any) -> Any:
+        # IPython compiles the whole cell to find out, and asks twice.
+        if isinstance(transformed_cell, str) and not any(word in transformed_cell for word in ("await", "async")):
+            return False
+        return super().should_run_async(raw_cell, transformed_cell=transformed_cell, **options)
 
     def begin_cell(self, cell: Execute, log: NameLog) -> None:
         self._cell: Execute | None = cell
         self._log = log
+        for kept in ("outputs", "exceptions"):  # IPython collects what cells show, for %notebook, and never lets go
+            getattr(self.history_manager, kept, {}).clear()
         compiler = cast(CellCompiler, self.compile)
         compiler.cell = cell.cell
         compiler.forget_futures()
+
+    @contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:  # noqa: ARG002
+        """IPython would keep all that a cell prints, see `begin_cell`."""
+        yield
 
     reserve = Reserve()
 
@@ -206,6 +233,8 @@ def make_kernel(channel: Channel, interrupts: Interrupts) -> WorkerKernel:
     # Beside its text, a displayed Classified says which one it is; the kernel shows what it knows of it.
     shell.display_formatter.mimebundle_formatter.for_type(Classified, lambda shown: {HANDLE_MIME: shown._handle})
     shell.ast_transformers = []
+    # `raise SystemExit` ends a cell, and IPython recommends what is refused here.
+    warnings.filterwarnings("ignore", message="To exit: use 'exit'", category=UserWarning)
     # Asking an object for its text would run the user's code without a check.
     shell.inspector.str_detail_level = 99
     looking.teach_completer()

@@ -1,4 +1,4 @@
-"""One browser for each module; a page of its own for each test."""
+"""Chromium: one for each module, and what a test asks of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from jupyter_server_started import FLAGS
 from notebook_page import chromium_path
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Playwright, sync_playwright
+
+REBOUND = "--host-resolver-rules=MAP rebound.example 127.0.0.1"  # a name that resolves to us, as in DNS rebinding
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +20,13 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    started = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+    started = playwright.chromium.launch(executable_path=chromium_path(), args=[*FLAGS, REBOUND])
     yield started
     started.close()
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1200, "height": 1000})
-    yield context.new_page()
-    context.close()
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    made = browser.new_context(viewport={"width": 1000, "height": 900})
+    yield made
+    made.close()

@@ -50,7 +50,7 @@ def test_it_is_shown_first_and_kept_in_every_metadata(kernel: LiveKernel) -> Non
 def test_a_cell_that_can_do_nothing_shows_nothing(kernel: LiveKernel) -> None:
     ran = kernel.run("1 + 1")
     assert [content["metadata"] for content in displays(ran)] == [{}]
-    assert ran.reply_metadata["capkernel"] == {"authority": "", "plan": {"scopes": [], "sinks": []}}
+    assert ran.reply_metadata["capkernel"] == {"authority": "", "plan": {"scopes": [], "sinks": [], "asks": []}}
     refused = kernel.run("open('data/a.txt')")
     assert refused.codes == ["ambient-authority"]
     assert "capkernel" not in refused.reply_metadata

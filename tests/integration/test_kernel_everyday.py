@@ -33,8 +33,9 @@ def answer(kernel: LiveKernel, request: str) -> dict[str, Any]:
             return content
 
 
-def test_tqdm_shows_its_bar(kernel: LiveKernel) -> None:
-    code = "from tqdm import tqdm\nfor each in tqdm(range(3)):\n    pass"
+@pytest.mark.parametrize("module", ["tqdm", "tqdm.auto", "tqdm.notebook"])
+def test_tqdm_shows_its_bar(kernel: LiveKernel, module: str) -> None:
+    code = f"from {module} import tqdm\nfor each in tqdm(range(3)):\n    pass"
     for _ in range(2):  # a second run begins anew
         ran = kernel.run(code)
         assert ran.ok, ran.everything

@@ -67,6 +67,12 @@ def test_completion_by_type_then_columns_and_keys(kernel: LiveKernel) -> None:
     assert any("price" in text for text in offered("df['pri"))
     assert any("colour" in text for text in offered("box['col"))
     assert offered("later = 'a'\nlater.splitl") == ["later = 'a'\nlater.splitlines"]  # it has not run
+    assert offered("print(f'{df.pri") == ["print(f'{df.price"]
+    assert offered("df.groupby('pri") == ["df.groupby('price"]
+    assert offered("df[['pri") == ["df[['price"]
+    assert offered("%time df.groupb") == ["%time df.groupby"]
+    assert "import pandas" in offered("import pand")
+    assert offered("setat") == []  # refused
     assert offered("box.__cla") == []  # a cell could not say it
     assert offered("%lsm") == ["%lsmagic"]
     assert offered("%writef") == []  # refused

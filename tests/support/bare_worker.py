@@ -13,8 +13,10 @@ from capkernel.worker.main import serve
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--quick-fd", type=int, required=True)
     arguments = parser.parse_args()
-    serve(socket.socket(fileno=arguments.fd), Report(Level.NONE, 0))
+    quick = socket.socket(fileno=arguments.quick_fd)
+    serve(socket.socket(fileno=arguments.fd), quick, Report(Level.NONE, 0))
 
 
 if __name__ == "__main__":

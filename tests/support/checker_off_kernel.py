@@ -79,18 +79,21 @@ def bare_spawner(runtime: Path) -> Callable[[], Spawned]:
         scratch = runtime / "bare"
         (scratch / ".matplotlib").mkdir(mode=0o700, parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
+        quick, quick_child = socket.socketpair()
         out, out_child = os.pipe()
         err, err_child = os.pipe()
         child = launch(
-            [sys.executable, "-P", "-s", "-E", str(program), "--fd", str(theirs.fileno())],
-            profile=None, pass_fds=(theirs.fileno(),),
+            [sys.executable, "-P", "-s", "-E", str(program), "--fd", str(theirs.fileno()), "--quick-fd",
+             str(quick_child.fileno())],
+            profile=None, pass_fds=(theirs.fileno(), quick_child.fileno()),
             env=environment(scratch, scratch / ".matplotlib"), cwd=str(scratch),
             stdout=out_child, stderr=err_child,
         )  # fmt: skip
         theirs.close()
+        quick_child.close()
         os.close(out_child)
         os.close(err_child)
-        return Spawned(child, ours, out, err, verify=list, clean_up=lambda: None)
+        return Spawned(child, ours, quick, out, err, verify=list, clean_up=lambda: None)
 
     return spawn
 

@@ -17,6 +17,7 @@ from capkernel.wire.worker import Execute, ToWorker
 from capkernel.worker.channel import Channel
 from capkernel.worker.interrupts import Interrupts
 from capkernel.worker.names import NameLog
+from capkernel.worker.quick_link import QuickLink
 from capkernel.worker.shell import make_kernel
 
 _TALK = sys.stdout
@@ -24,8 +25,9 @@ _TALK = sys.stdout
 
 async def main() -> None:
     ours, _theirs = socket.socketpair()
+    quick, _theirs_too = socket.socketpair()
     interrupts = Interrupts()
-    kernel = make_kernel(Channel(ours, interrupts), interrupts)
+    kernel = make_kernel(Channel(ours, interrupts, QuickLink(quick, interrupts)), interrupts)
     shell = kernel.shell
     log = NameLog(shell.user_ns)
     compiled: list[str] = []

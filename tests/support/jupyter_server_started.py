@@ -14,6 +14,7 @@ import tomllib
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -26,6 +27,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ENTRY_POINTS = "jupyter_client.kernel_provisioners"
 
 
+@dataclass(frozen=True)
+class Started:
+    port: int
+    pid: int
+
+
 def free_port() -> int:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -33,12 +40,12 @@ def free_port() -> int:
         return port
 
 
-def wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: Path | None = None) -> None:
+def wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: Path | None = None, base: str = "/") -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         assert server.poll() is None, log.read_text() if log else server.stderr.read().decode()  # type: ignore[union-attr]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={TOKEN}", timeout=2):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{base}api?token={TOKEN}", timeout=2):
                 return
         except OSError:
             time.sleep(0.3)
@@ -70,6 +77,8 @@ def jupyter_environment(place: Path, *, argv: list[str] | None = None, provision
         "IPYTHONDIR": str(place / "ipython"),
         "JUPYTER_PREFER_ENV_PATH": "0",
     }
+    # The programs of this directory can be servers as well.
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     if not entry_points(group=ENTRY_POINTS, name="capkernel-provisioner"):
         # Not installed, but imported from the repository: the entry point alone, as pip would write it.
         names = place / "names" / "capkernel-0.dist-info"
@@ -78,25 +87,32 @@ def jupyter_environment(place: Path, *, argv: list[str] | None = None, provision
         project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
         lines = [f"{name} = {value}" for name, value in project["entry-points"][ENTRY_POINTS].items()]
         (names / "entry_points.txt").write_text("\n".join([f"[{ENTRY_POINTS}]", *lines, ""]))
-        environment["PYTHONPATH"] = os.pathsep.join([str(names.parent), *sys.path])
+        environment["PYTHONPATH"] = os.pathsep.join([str(names.parent), environment["PYTHONPATH"]])
     return environment
 
 
 @contextmanager
 def jupyter_server(
-    directory: Path, environment: dict[str, str], log: Path, *options: str, program: str = "jupyter_server"
-) -> Iterator[int]:
-    """A Jupyter server on a free port, which is given; all it prints is in `log`, at level DEBUG."""
+    directory: Path,
+    environment: dict[str, str],
+    log: Path,
+    *options: str,
+    base: str = "/",
+    program: str = "jupyter_server",
+    token: str = TOKEN,
+) -> Iterator[Started]:
+    """A Jupyter server on a free port; all it prints is in `log`, at level DEBUG."""
     port = free_port()
     with log.open("wb") as out:
         server = subprocess.Popen(
             [sys.executable, "-P", "-m", program, "--no-browser", "--debug", "--allow-root", "--ServerApp.ip=127.0.0.1",
-             f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", *options],
+             f"--ServerApp.port={port}", f"--ServerApp.base_url={base}", "--ServerApp.port_retries=0",
+             f"--IdentityProvider.token={token}", *options],
             cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
         try:
-            wait_until_it_answers(server, port, log)
-            yield port
+            wait_until_it_answers(server, port, log, base)
+            yield Started(port, server.pid)
         finally:
             server.terminate()
             server.wait(timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,7 +52,9 @@ class Browser:
         self.origin = f"http://127.0.0.1:{port}"
         self.base = base
         self.http = httpx.Client(base_url=self.origin, timeout=SECONDS, trust_env=False)
-        if log_in:
+        if not log_in:
+            self.http.cookies.set("_xsrf", secrets.token_hex(16))  # whoever sends both halves may choose them
+        else:
             self.http.get(f"{base}login").raise_for_status()  # a page of Jupyter's, which brings the _xsrf cookie
             # As the address that Jupyter prints: the token buys a login cookie.
             assert self.http.get(f"{base}login", params={"token": TOKEN}).status_code == 302
@@ -76,17 +79,21 @@ class Browser:
         key = Key.fresh()
         return key.open(self.ask("reveal", {"kernel": kernel, "handle": handle, "key": key.public}), handle)
 
+    @property
+    def _program(self) -> dict[str, str]:
+        return {"Authorization": f"token {TOKEN}", "X-XSRFToken": self.xsrf}
+
     def start_kernel(self, directory: Path, name: str = "capkernel") -> str:
         """By the server's own interface, as a program with the token does."""
         body = {"name": name, "path": str(directory)}
-        answer = self.http.post(f"{self.base}api/kernels", json=body, headers={"Authorization": f"token {TOKEN}"})
+        answer = self.http.post(f"{self.base}api/kernels", json=body, headers=self._program)
         assert answer.status_code == 201, answer.text
         kernel: str = answer.json()["id"]
         return kernel
 
     def kernels(self, kernel: str, action: str = "") -> httpx.Response:
         """GET a kernel's model, or POST an action on it ("restart"); DELETE for "delete"."""
-        url, headers = f"{self.base}api/kernels/{kernel}", {"Authorization": f"token {TOKEN}"}
+        url, headers = f"{self.base}api/kernels/{kernel}", self._program
         if action == "delete":
             return self.http.delete(url, headers=headers)
         return self.http.post(f"{url}/{action}", headers=headers) if action else self.http.get(url, headers=headers)

@@ -88,6 +88,9 @@ class SlowBroker:
                 return CallResult(call.call), handle.encode()
         return CallResult(call.call), b""
 
+    def call_quickly(self, call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        return asyncio.run(self.call(Call(call, effect), b""))
+
     def post(self, operation: object, blob: bytes) -> None:
         pass
 

@@ -12,7 +12,7 @@ from capkernel.checker.captures.format_keeping import keeps_format
 from capkernel.checker.captures.known import Class, Context, Function
 from capkernel.checker.captures.reach import Reach
 from capkernel.checker.captures.sources import shipped_source
-from capkernel.wire.plan import CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite
+from capkernel.wire.plan import AskSite, CodeKey, FreeName, MaskSite, Plan, PureFunction, ScopeSite
 from capkernel.wire.types import union
 
 
@@ -44,6 +44,7 @@ class PlanBuilder:
         self._pure: dict[CodeKey, PureFunction] = {}
         self._tables: set[str] = set()
         self._masks: list[MaskSite] = []
+        self._asks: list[AskSite] = []
         self._keys: dict[Context, CodeKeys] = {}
         self._sources: dict[ast.AST, str | None] = {}
 
@@ -54,6 +55,7 @@ class PlanBuilder:
             tuple(self._pure.values()),
             tuple(sorted(self._tables)),
             tuple(self._masks),
+            tuple(self._asks),
         )
 
     def add_scopes(self, scopes: Iterable[ScopeSite], sinks: Iterable[str]) -> None:
@@ -61,8 +63,13 @@ class PlanBuilder:
         self._scopes += scopes
         self._sinks.update(sinks)
 
+    def add_asks(self, asks: Iterable[AskSite]) -> None:
+        """What the cell can ask the person for."""
+        self._asks += asks
+
     def add_mask(self, node: ast.Call, typ: str, context: Context) -> None:
-        self._masks.append(MaskSite(context.cell.span(node), typ))
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        self._masks.append(MaskSite(context.cell.span(node), typ, called, _assigned_to(context.parents.get(node))))
 
     def add_table(self, *names: str) -> None:
         self._tables.update(name for name in names if name)
@@ -99,3 +106,14 @@ class PlanBuilder:
         if key is None:
             raise Unshippable(definition)
         return key
+
+
+def _assigned_to(statement: ast.AST | None) -> str:
+    """The one name that this statement gives its whole value to, or ""."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case ast.NamedExpr(target=ast.Name(id=name)):
+            return name
+        case _:
+            return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from capkernel.checker.captures.asks import ask_sites, asks_of_names
 from capkernel.checker.captures.flow import Flow
 from capkernel.checker.captures.flow_machine import TooMuchWork
 from capkernel.checker.captures.known import (
@@ -42,7 +43,7 @@ from capkernel.checker.captures.values import Frame, Heap, Site, Value, reaches_
 from capkernel.checker.subset.report import Report
 from capkernel.checker.typed_cell import TypedCell
 from capkernel.diagnostics.model import Diagnostic
-from capkernel.wire.plan import NOTHING, Plan
+from capkernel.wire.plan import NOTHING, AskSite, Plan
 
 
 @dataclass
@@ -81,6 +82,7 @@ class CaptureSession:
         self._mentions: dict[ast.AST, frozenset[str]] = {}
         self._scoped: dict[ast.AST, bool] = {}
         self._pieces: dict[ast.AST, Piece] = {}
+        self._asks: dict[ast.AST, tuple[AskSite, ...]] = {}
         self._method_names: frozenset[str] = frozenset()
         self._openers: dict[str, str] = {}
         self._changed: dict[str, Change] = {}
@@ -118,6 +120,10 @@ class CaptureSession:
             earlier = [self._piece(function) for function in reached]
             scopes = scopes_with_uses(here, earlier, handed, _overlay(self._entries, facts.entries), types, followed)
             plan.add_scopes(scopes, here.sinks.union(*(piece.sinks for piece in earlier)))
+        plan.add_asks(ask_sites(context.cell.module, context))
+        for function in reached:
+            plan.add_asks(self._asks_of(function))
+        plan.add_asks(asks_of_names(handed, context))
         refused = any(found.severity == "error" for found in report.found)
         found = sorted(report.found, key=lambda one: (one.span.line, one.span.column))
         return CaptureVerdict(found, NOTHING if refused else plan.plan(), facts)
@@ -230,6 +236,12 @@ class CaptureSession:
         known = self._pieces.get(definition.node)
         if known is None:
             known = self._pieces[definition.node] = read_definition(definition, self._types)
+        return known
+
+    def _asks_of(self, definition: Function | Class) -> tuple[AskSite, ...]:
+        known = self._asks.get(definition.node)
+        if known is None:
+            known = self._asks[definition.node] = tuple(ask_sites(definition.node, definition.context))
         return known
 
     def _definitions(self, entry: Entry) -> list[Function | Class]:

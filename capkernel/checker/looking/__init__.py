@@ -3,7 +3,3 @@
 Rule 1: nothing runs and nothing is kept: a text that is looked at is a cell that is forgotten.
 Rule 2: names, types and texts of definitions; never a value.
 """
-
-from capkernel.checker.looking.looker import Looker
-
-__all__ = ["Looker"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,9 +15,12 @@ HOLE = "ǀhere"  # an attribute that no class has: it marks the expression befor
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = ("'''", '"""', "'", '"')
-_PREFIX = re.compile(r"(?i)\b(?:[rbu]|f|rb|br|rf|fr)\Z")
+_PREFIX = re.compile(r"(?i)\b(?:[rbuft]|rb|br|rf|fr|rt|tr)\Z")
+_NESTS = sys.version_info >= (3, 12)  # a field may hold the quotes of its string (PEP 701)
 _IMPORT = re.compile(r"\s*(?:from\s+(?P<module>[\w.]+)\s+import\s+[(\w\s,]*|(?:import|from)\s+[\w.,\s]*)\Z")
 _TRY = re.compile(r"\s*try\s*:")
+_NAME = re.compile(r"(?<![\w.\"'])[^\W\d]\w*")
+_DEEPEST, _LONGEST, _MOST_NAMES = 8, 2000, 32  # brackets, characters and names that are looked at around a text
 _MAGIC = re.compile(r"[ \t]*(?:%|!|\?)|.*\?\s*\Z")
 
 
@@ -36,50 +40,73 @@ class Target:
     module: str | None = None
 
 
+@dataclass(frozen=True)
+class Text:
+    """The cursor stands in a text, which begins with `word` (what of it stands before the cursor). `names`: of what it
+    is given to, or may be a key of, the innermost brackets first."""
+
+    word: str
+    names: tuple[str, ...]
+
+
 @dataclass
 class _Scan:
-    """The text before the cursor, read once: strings and comments skipped, brackets paired."""
+    """The text before the cursor, read once: strings (but for the fields of formatted ones) and comments skipped,
+    brackets paired."""
 
     stack: list[int] = field(default_factory=list)  # open brackets
     opened_by: dict[int, int] = field(default_factory=dict)  # closing bracket → its opening one
     strings: dict[int, int] = field(default_factory=dict)  # end → begin, with its prefix
     line: int = 0  # where the logical line begins
     inside: bool = False  # in a string or a comment
+    begun: int = -1  # where the content of the string begins that the text ends in
 
     @classmethod
     def of(cls, text: str) -> _Scan:
         scan = cls()
-        at, size = 0, len(text)
-        while at < size:
-            character = text[at]
-            if character == "#":
-                end = text.find("\n", at)
-                if end < 0:
-                    scan.inside = True
-                    return scan
-                at = end
-            elif character in "'\"":
-                at = scan._string(text, at)
-                if at < 0:
-                    return scan
-            else:
-                if character in _OPEN:
-                    scan.stack.append(at)
-                elif character in ")]}" and scan.stack:
-                    scan.opened_by[at] = scan.stack.pop()
-                elif character == "\\":
-                    at += 1
-                elif character == "\n" and not scan.stack:
-                    scan.line = at + 1
-                at += 1
+        scan._code(text, 0, "")
         return scan
 
+    def _code(self, text: str, at: int, quote: str) -> int:
+        """Read code to the end of `text`: -1. With the `quote` of a formatted string, to the end of the field that
+        begins here, or of a line or string that ends too early: the place behind it."""
+        size = len(text)
+        while at < size:
+            character = text[at]
+            if quote and not self.stack and _ends_field(text, at):
+                return at
+            if quote and ((character == "\n" and len(quote) == 1) or (not _NESTS and text.startswith(quote, at))):
+                return at
+            if character == "#" and not quote:
+                end = text.find("\n", at)
+                if end < 0:
+                    self.inside = True
+                    return -1
+                at = end
+            elif character in "'\"":
+                at = self._string(text, at)
+                if at < 0:
+                    return -1
+            else:
+                if character in _OPEN:
+                    self.stack.append(at)
+                elif character in ")]}" and self.stack:
+                    self.opened_by[at] = self.stack.pop()
+                elif character == "\\":
+                    at += 1
+                elif character == "\n" and not self.stack and not quote:
+                    self.line = at + 1
+                at += 1
+        return -1
+
     def _string(self, text: str, at: int) -> int:
-        """The place behind the string that begins here; -1 when it does not end."""
+        """The place behind the string that begins here; -1 when the text ends in it. Its fields are read as code."""
         found = _PREFIX.search(text, max(0, at - 2), at)
         begin = at if found is None else found.start()
+        formatted = found is not None and found[0].lower().strip("r") in ("f", "t")
         quote = next(quote for quote in _QUOTES if text.startswith(quote, at))
-        at += len(quote)
+        at = content = at + len(quote)
+        fields = 0  # one inside the other: how a field is formatted may hold a field
         while at < len(text):
             if text[at] == "\\":
                 at += 2
@@ -89,12 +116,32 @@ class _Scan:
                 return at
             elif text[at] == "\n" and len(quote) == 1:
                 break  # it does not end on its line: what follows is code again
-            else:
+            elif formatted and text[at] == "{" and (fields or not text.startswith("{{", at)):
+                fields += 1
+                at = self._field(text, at + 1, quote)
+                if at < 0:
+                    return -1
+            elif fields and text[at] == "}":
+                fields -= 1
                 at += 1
+            else:
+                at += 2 if text.startswith("{{", at) else 1
         if at >= len(text):
-            self.inside = True
+            self.inside, self.begun = True, content
             return -1
         return at
+
+    def _field(self, text: str, at: int, quote: str) -> int:
+        around, self.stack = self.stack, []
+        at = self._code(text, at, quote)
+        if at >= 0:
+            self.stack = around
+        return at
+
+
+def _ends_field(text: str, at: int) -> bool:
+    """Whether the expression of a field ends here: with the field, or where it says how it is formatted."""
+    return text[at] in "}:" or (text[at] == "!" and not text.startswith("!=", at))
 
 
 def target_at(text: str, cursor: int) -> Target | None:
@@ -129,6 +176,19 @@ def target_at(text: str, cursor: int) -> Target | None:
         if keyword.iskeyword(callee):
             callee = ""
     return Target(word, begin, end, scan.line, owner, owner_begin, callee)
+
+
+def text_at(text: str, cursor: int) -> Text | None:
+    """The text that the cursor stands in; None when it stands in none."""
+    scan = _Scan.of(text[:cursor])
+    if not scan.inside or scan.begun < 0:
+        return None
+    names: dict[str, None] = {}
+    for bracket in reversed(scan.stack[-_DEEPEST:]):
+        owner = text[_primary(text, scan, bracket) : bracket]
+        beside = _NAME.findall(text[bracket + 1 : scan.begun][:_LONGEST])
+        names.update(dict.fromkeys([*_NAME.findall(owner)[:1], *beside]))
+    return Text(text[scan.begun : cursor], tuple(names)[:_MOST_NAMES])
 
 
 def _primary(text: str, scan: _Scan, end: int) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 from mypy.messages import pretty_callable
-from mypy.nodes import Decorator, FuncDef, MypyFile, OverloadedFuncDef, SymbolNode, TypeInfo, Var
+from mypy.nodes import ArgKind, Decorator, FuncDef, MypyFile, OverloadedFuncDef, SymbolNode, TypeInfo, Var
 from mypy.options import Options
 from mypy.types import AnyType, CallableType, Overloaded, Type, TypedDictType, UnionType, get_proper_type
 
@@ -18,7 +19,8 @@ CLASSIFIED = "capkernel.api.classified.Classified"
 CAPABILITY = "capkernel.api.files.Capability"
 
 _MOST_SIGNATURES = 4
-_MOST_CHARACTERS = 800
+_MOST_CHARACTERS = 300  # of a signature with its types: what is longer nobody reads
+_MOST_PARAMETERS = 60
 
 
 def members_of_module(module: MypyFile, loaded: set[str]) -> dict[str, SymbolNode | None]:
@@ -77,7 +79,8 @@ def signatures(typ: Type, name: str, options: Options) -> tuple[str, ...]:
         return tuple(line for item in proper.items for line in signatures(item, name, options))[:_MOST_SIGNATURES]
     if not isinstance(proper, (CallableType, Overloaded)):
         return ()
-    return tuple(_signature(item, name, options) for item in proper.items[:_MOST_SIGNATURES])
+    lines = dict.fromkeys(_signature(item, name, options) for item in proper.items)
+    return tuple(lines)[:_MOST_SIGNATURES]
 
 
 def _signature(item: CallableType, name: str, options: Options) -> str:
@@ -88,7 +91,20 @@ def _signature(item: CallableType, name: str, options: Options) -> str:
             shown = f"({shown[len(own) :]}"
             break
     shown = f"{name}{shown}".replace("(self)", "()").replace("(/, ", "(")
-    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]} …"
+    return (
+        shown if len(shown) <= _MOST_CHARACTERS else f"{name}({', '.join(islice(_parameters(item), _MOST_PARAMETERS))})"
+    )
+
+
+def _parameters(item: CallableType) -> Iterator[str]:
+    """Their names alone, as in a definition."""
+    starred = False
+    for name, kind in zip(item.arg_names, item.arg_kinds, strict=True):
+        if kind.is_named() and not starred:
+            yield "*"
+        starred = starred or kind.is_named() or kind.is_star()
+        given = (name or "_") + ("=..." if kind.is_optional() else "")
+        yield f"**{given}" if kind is ArgKind.ARG_STAR2 else f"*{given}" if kind is ArgKind.ARG_STAR else given
 
 
 def bound(node: SymbolNode | None) -> Type | None:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, TypeVar
 
@@ -84,7 +84,7 @@ class Desk:
         try:
             launch = launched(self.server.kernel_manager, kernel)
         except NoKernel:
-            raise Refusal(410, "kernel-gone", "this kernel has ended: its values are gone with it") from None
+            raise Refusal(410, "kernel-gone", "This kernel has ended: its values are gone with it.") from None
         except NoPage as problem:
             raise Refusal(409, "reveal-off", str(problem)) from None
 
@@ -99,7 +99,7 @@ class Desk:
             raise Refusal(_STATUS.get(name, 502), name, str(problem)) from None
         except OSError:
             raise Refusal(
-                502, "kernel-unreachable", "the kernel does not answer: it may be starting or ending"
+                502, "kernel-unreachable", "The kernel does not answer: it may be starting or ending."
             ) from None
 
     def counted(self, kernel: str) -> int:
@@ -117,34 +117,68 @@ class _Handler(JupyterHandler):
     request: HTTPServerRequest
     auth_resource = "kernels"
 
+    def __init_subclass__(cls) -> None:
+        if {"get", "post", "prepare"} & set(cls.__dict__):
+            raise TypeError("answer in `show` or `answer`, which are reached when the request was admitted")
+
     def initialize(self, desk: Desk) -> None:
         self.desk = desk
         self._body = bytearray()
+        self._refusal: web.HTTPError | None = Refusal(403, "not-this-page", "not admitted")
 
     async def prepare(self, *, _redirect_to_login: Any = False) -> None:
         connection: Any = self.request.connection
         connection.set_max_body_size(MAX_BODY)
+        # A refusal waits for the body: an answer to half a request may not reach the one who asked.
+        try:
+            await self._admit(_redirect_to_login)
+        except web.HTTPError as refusal:
+            self._refusal = refusal
+        else:
+            self._refusal = None
+
+    async def _admit(self, redirect_to_login: bool) -> None:
+        """Raises HTTPError for a request that is not answered."""
         if own_page.has_token(self.request):
             raise Refusal(403, "token", own_page.TOKEN)
         asks = self.request.method not in ("GET", "HEAD")
         why = own_page.not_from_our_page(self.request) if asks else ""
         if why:
             raise Refusal(403, "not-this-page", why)
-        await super().prepare(_redirect_to_login=_redirect_to_login)
+        await super().prepare(_redirect_to_login=redirect_to_login)
         if self.token_authenticated:
             raise Refusal(403, "token", own_page.TOKEN)
         user = self.current_user
         if user is None or not await ensure_async(self.authorizer.is_authorized(self, user, "execute", "kernels")):
-            raise Refusal(403, "not-this-page", "log in to Jupyter first, as somebody who may run its kernels")
+            raise Refusal(403, "not-this-page", "Log in to Jupyter first, as somebody who may run its kernels.")
         if asks:
             self._check_xsrf()
+
+    async def get(self) -> None:
+        await self._answered(self.show)
+
+    async def post(self) -> None:
+        await self._answered(self.answer)
+
+    async def _answered(self, method: Callable[[], Awaitable[None]]) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        await method()
+
+    async def show(self) -> None:
+        """Answer an admitted GET."""
+        raise web.HTTPError(405)
+
+    async def answer(self) -> None:
+        """Answer an admitted POST."""
+        raise web.HTTPError(405)
 
     def _check_xsrf(self) -> None:
         # Tornado's own check, also where the server was told not to make it.
         try:
             web.RequestHandler.check_xsrf_cookie(self)
         except web.HTTPError:
-            raise Refusal(403, "not-this-page", "the X-XSRFToken is not that of this page: reload it") from None
+            raise Refusal(403, "not-this-page", "The X-XSRFToken is not that of this page: reload it.") from None
 
     def data_received(self, chunk: bytes) -> None:
         self._body += chunk
@@ -154,7 +188,7 @@ class _Handler(JupyterHandler):
         try:
             return msgspec.json.decode(bytes(self._body), type=kind)
         except (msgspec.DecodeError, ValueError):
-            raise Refusal(400, "not-a-request", "this is not a request of capkernel's card") from None
+            raise Refusal(400, "not-a-request", "This is not a request of capkernel's card.") from None
 
     @property
     def identity(self) -> str:
@@ -175,7 +209,7 @@ class _Handler(JupyterHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ARG002  # the parent's
         refusal = kwargs.get("exc_info", (None, None, None))[1]
-        name, message = ("not-this-page", "not answered")
+        name, message = ("not-this-page", "Not answered.")
         if isinstance(refusal, Refusal):
             name, message = refusal.name, refusal.message
         self.say(
@@ -193,18 +227,8 @@ class _Handler(JupyterHandler):
         self.set_header("Referrer-Policy", "no-referrer")
 
 
-class Frame(_Handler):
-    """The document that the card shows a value in: the same for everybody."""
-
-    async def get(self) -> None:
-        body, headers = frame.document()
-        for name, value in headers.items():
-            self.set_header(name, value)
-        self.finish(body)
-
-
 class State(_Handler):
-    async def post(self) -> None:
+    async def answer(self) -> None:
         kernel = self.asked(_Kernel).kernel
         shared = why_shared(self.desk.server)
         try:
@@ -215,16 +239,16 @@ class State(_Handler):
                 raise
             off, pairing = refusal.message, False
         if off:
-            reveal, why = "view", off if "capkernel view" in off else f"{off}: use `capkernel view`"
+            reveal, why = "view", off
         elif pairing and not self.paired:
-            reveal, why = "pair", shared or "the policy wants a paired page (viewer.pairing)"
+            reveal, why = "pair", shared or "The policy wants a paired page (viewer.pairing)."
         else:
             reveal, why = "card", ""
         self.say({"reveal": reveal, "why": why, "pair_url": self.pair_url, "paired": self.paired})
 
 
 class About(_Handler):
-    async def post(self) -> None:
+    async def answer(self) -> None:
         asked = self.asked(_Value)
         said = await self.desk.ask(asked.kernel, lambda link: link.about(asked.handle))
         value = said.value
@@ -235,27 +259,34 @@ class About(_Handler):
 
 
 class Reveal(_Handler):
-    async def post(self) -> None:
+    async def answer(self) -> None:
         asked = self.asked(_Reveal)
         try:
             key = base64.b64decode(asked.key, validate=True)
         except (binascii.Error, ValueError):
-            raise Refusal(400, "not-a-request", "this is not a key") from None
+            raise Refusal(400, "not-a-request", "This is not a key.") from None
         paired = self.paired
         shared = why_shared(self.desk.server)
         if shared and not paired:
-            raise Refusal(428, "pairing-needed", f"{shared}: pair this page first")
+            raise Refusal(428, "pairing-needed", f"{shared} Pair it first.")
         sealed = await self.desk.ask(asked.kernel, lambda link: link.reveal_in_page(asked.handle, key, paired=paired))
         count = self.desk.counted(asked.kernel)
         self.say({"sealed": base64.b64encode(sealed).decode("ascii"), "count": count, "seconds": SHOWN_SECONDS})
 
 
+class Waiting(_Handler):
+    """How many questions wait for the person: a number, and nowhere in a page a way to answer."""
+
+    async def answer(self) -> None:
+        self.say({"count": await self.desk.ask(self.asked(_Kernel).kernel, Link.waiting)})
+
+
 class Pair(_Handler):
     """The page that asks for the code, which is printed now; and the code."""
 
-    async def get(self) -> None:
+    async def show(self) -> None:
         if not own_page.is_own_visit(self.request):
-            raise Refusal(403, "not-this-page", "open this page in a tab of its own")
+            raise Refusal(403, "not-this-page", "Open this page in a tab of its own.")
         try:
             self.desk.pairing.begin(self.identity)
         except NotPaired as problem:
@@ -267,7 +298,7 @@ class Pair(_Handler):
         self.set_header("X-Frame-Options", "DENY")
         self.finish(pair_page.document(nonce, self.xsrf_token.decode("ascii"), self.pair_url))
 
-    async def post(self) -> None:
+    async def answer(self) -> None:
         code = "".join(self.asked(_Code).code.split())
         try:
             paired = self.desk.pairing.finish(self.identity, code)
@@ -280,4 +311,16 @@ class Pair(_Handler):
         self.say({"paired": True})
 
 
-ROUTES: Final = {"frame": Frame, "state": State, "about": About, "reveal": Reveal, "pair": Pair}
+class Frame(_Handler):
+    """The document in which the card shows a value."""
+
+    async def show(self) -> None:
+        document, headers = frame.document()
+        for name, value in headers.items():
+            self.set_header(name, value)
+        self.finish(document)
+
+
+ROUTES: Final = {
+    "frame": Frame, "state": State, "about": About, "reveal": Reveal, "waiting": Waiting, "pair": Pair,
+}  # fmt: skip

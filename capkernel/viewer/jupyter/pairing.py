@@ -1,7 +1,8 @@
 """Pairing: the person proves that a page is theirs by typing a code that the server printed where it was started.
 
-Rule 1: a code is for one identity, lives CODE_SECONDS, takes TRIES tries, and works once. There is no other for this
-identity while it could live, also when its tries are used up: so nobody guesses faster by asking for more.
+Rule 1: a code is for one identity, lives CODE_SECONDS, takes TRIES tries, and works once. A server has one at a time,
+and no other while it could live, also when its tries are used up: nobody guesses faster by asking for more, or by
+logging in as more. (Whoever may log in can keep others from pairing so, and nothing else.)
 Rule 2: what a right code buys is bound to the identity and signed with a key that exists in this process only: it ends
 with the server, and after PAIRED_SECONDS.
 Rule 3: comparisons take the same time whatever was given.
@@ -24,7 +25,6 @@ DIGITS: Final = 8
 TRIES: Final = 3
 CODE_SECONDS: Final = 120.0
 PAIRED_SECONDS: Final = 12 * 3600
-MAX_IDENTITIES: Final = 64
 
 
 class NotPaired(Exception):
@@ -33,6 +33,7 @@ class NotPaired(Exception):
 
 @dataclass
 class _Code:
+    identity: str
     digits: str
     ends: float
     tries: int = TRIES
@@ -54,31 +55,31 @@ class Pairing:
         self._clock = clock
         self._now = now
         self._key = secrets.token_bytes(32)
-        self._codes: dict[str, _Code] = {}
+        self._code: _Code | None = None
 
     def begin(self, identity: str) -> None:
-        """Print a code for this identity, unless one may still live. Raises NotPaired when too many ask at once."""
-        self._codes = {who: code for who, code in self._codes.items() if self._clock() < code.ends}
-        if identity in self._codes:
-            return
-        if len(self._codes) >= MAX_IDENTITIES:
-            raise NotPaired("too many identities pair at once: try again in two minutes")
+        """Print a code for this identity, unless its last one lives. Raises NotPaired while there can be none."""
+        code = self._live()
+        if code is not None:
+            if code.identity == identity and code.tries > 0:
+                return
+            raise NotPaired("A code was printed a moment ago and cannot be used here: reload this page in two minutes.")
         digits = "".join(secrets.choice("0123456789") for _ in range(DIGITS))
-        self._codes[identity] = _Code(digits, self._clock() + CODE_SECONDS)
+        self._code = _Code(identity, digits, self._clock() + CODE_SECONDS)
         self._show(identity, digits)
 
     def finish(self, identity: str, digits: str) -> str:
         """A right code for a cookie's value. Raises NotPaired."""
-        code = self._codes.get(identity)
-        if code is None or self._clock() >= code.ends:
-            raise NotPaired("there is no code, or it has expired: reload this page for a new one")
+        code = self._live()
+        if code is None or code.identity != identity:
+            raise NotPaired("There is no code, or it has expired: reload this page for a new one.")
         if code.tries <= 0:
-            raise NotPaired("three codes were wrong: reload this page in two minutes for a new one")
+            raise NotPaired("Three codes were wrong: reload this page in two minutes for a new one.")
         code.tries -= 1
         if not hmac.compare_digest(digits.encode("utf-8", "replace"), code.digits.encode("ascii")):
             left = {0: "no try is", 1: "one try is"}.get(code.tries, f"{code.tries} tries are")
-            raise NotPaired(f"this is not the code that the server printed: {left} left")
-        del self._codes[identity]
+            raise NotPaired(f"This is not the code that the server printed: {left} left.")
+        self._code = None
         ends, nonce = int(self._now()) + PAIRED_SECONDS, secrets.token_hex(16)
         return f"{ends}.{nonce}.{self._signature(identity, ends, nonce)}"
 
@@ -88,8 +89,15 @@ class Pairing:
         if len(parts) != 3 or not (parts[0].isascii() and parts[0].isdigit()) or len(parts[0]) > 12:
             return False
         ends, nonce, given = int(parts[0]), parts[1], parts[2]
-        right = hmac.compare_digest(given.encode(), self._signature(identity, ends, nonce).encode())
+        right = hmac.compare_digest(
+            given.encode("utf-8", "replace"), self._signature(identity, ends, nonce).encode("ascii")
+        )
         return right and self._now() < ends
+
+    def _live(self) -> _Code | None:
+        if self._code is not None and self._clock() >= self._code.ends:
+            self._code = None
+        return self._code
 
     def _signature(self, identity: str, ends: int, nonce: str) -> str:
         said = f"{ends}.{nonce}.{identity}".encode("utf-8", "surrogatepass")

@@ -98,3 +98,75 @@ def test_live_authority_is_that_of_the_running_cell(session) -> None:
     assert handles == 1
     session.broker.close_cell()
     assert session.broker.live() == (None, (), 0)
+
+
+def test_a_value_has_the_name_that_the_text_gives_it() -> None:
+    sites = (
+        MaskSite(Span(1, 4, 1, 30), "str", "read_classified", "key"),
+        MaskSite(Span(2, 4, 2, 30), "str", "read_classified", "other"),
+        MaskSite(Span(3, 4, 3, 40), "int", "map", "size"),
+        MaskSite(Span(4, 4, 4, 40), "tuple[str, int]", "zip", "pair"),
+        MaskSite(Span(5, 4, 5, 20), "int", "classify", ""),
+    )
+    plan = Plan(masks=sites)
+    book = Ledger()
+    for handle in "abc":
+        book.read(handle, 1, "file:.env", text=True, plan=plan)
+    book.mapped("m", 1, plan, _bundle((3, 14, 3, 28)), "a", NOTHING, flat=False)
+    for handle in "zy":
+        book.zipped(handle, 1, "a", "m", plan=plan)
+    book.classified("s", 1, "", encode(1), plan=plan)
+    book.read("d", 2, "file:.env", text=True, plan=Plan())
+    names = {handle: book.get(handle).name for handle in "abcmzysd"}  # type: ignore[union-attr]
+    assert names == {"a": "key", "b": "other", "c": "", "m": "size", "z": "pair", "y": "pair", "s": "", "d": ""}
+
+
+def test_the_lineage_is_all_it_was_made_from_and_what_was_made_of_it() -> None:
+    book = Ledger()
+    for handle in "ab":
+        book.classified(handle, 1, "", encode(1))
+    book.zipped("c", 1, "a", "b")
+    book.zipped("d", 1, "c", "a")
+    book.zipped("e", 2, "d", "d")
+    assert [entry.handle for entry in book.ancestors("d", 10)] == ["d", "c", "a", "b"]
+    assert [entry.handle for entry in book.ancestors("d", 2)] == ["d", "c"]
+    assert [entry.handle for entry in book.children("a", 10)] == ["d", "c"]
+    assert book.ancestors("nothing", 10) == []
+
+
+def test_a_value_that_names_itself_as_its_source_ends_the_walk() -> None:
+    book = Ledger()
+    book.zipped("a", 1, "a", "b")
+    book.zipped("b", 1, "a", "a")
+    assert [entry.handle for entry in book.ancestors("a", 10)] == ["a", "b"]
+
+
+def test_the_functions_are_the_one_that_was_given_then_what_it_calls() -> None:
+    entry, helper = CodeKey(3, 5, "shorten", (5, 0, 6, 9)), CodeKey(2, 1, "cut", (1, 0, 2, 9))
+    sources = (PureFunction(helper, "def", "cut", "def cut(t): ..."), PureFunction(entry, "def", "shorten", "x" * 5000))
+    book = Ledger()
+    book.mapped("a", 3, Plan(), FunctionBundle(entry, "", sources), "s", NOTHING, flat=False)
+    book.mapped("b", 3, Plan(), FunctionBundle(table="builtins.len"), "s", NOTHING, flat=False)
+    first, second = book.get("a").functions  # type: ignore[union-attr]
+    assert (first.name, first.cell, second.name, second.cell) == ("shorten", 3, "cut", 2)
+    assert len(first.source + second.source) <= ledger.MAX_SOURCE + 10
+    assert book.get("a").code == "x" * ledger.MAX_TEXT  # type: ignore[union-attr]
+    assert [(used.name, used.cell) for used in book.get("b").functions] == [("builtins.len", None)]  # type: ignore[union-attr]
+
+
+def test_words_are_looked_for_in_everything_that_is_known() -> None:
+    book = Ledger()
+    plan = Plan(masks=(MaskSite(Span(1, 4, 1, 30), "int", "map", "size"),))
+    book.classified("a", 1, "Mail Password", encode("v"))
+    book.mapped("b", 4, plan, _bundle((1, 14, 1, 28), "lambda t: t + 1", 4), "a", NOTHING, flat=False)
+    for words, handles in (
+        ("password mail", "a"),
+        ("classify", "a"),
+        ("str", "a"),
+        ("t + 1", "b"),
+        ("SIZE", "b"),
+        ("file:x", "ab"),
+        ("map password", ""),
+    ):
+        found = [entry.handle for entry in book.newest(9) if entry.holds(words.lower().split(), ("file:x",))]
+        assert sorted(found) == list(handles), words

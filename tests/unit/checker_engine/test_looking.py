@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capkernel.checker.looking import Looker
-from capkernel.checker.looking.cursor import target_at
+from capkernel.checker.looking.cursor import Text, target_at, text_at
+from capkernel.checker.looking.looker import Looker
 from capkernel.checker.protocol import Complete, Completed, Describe, Described, KnownNames, ListNames
 from capkernel.wire.local_names import LocalNames
 
@@ -79,6 +79,23 @@ def describe(looker: Looker, text: str) -> Described:
         ("key.|", ["flat_map", "map", "zip"]),
         ("with request_file_system() as here:\n    here.acc|", ["access"]),
         ("point.__cl|", []),
+        ("f'{word.upp|", ["upper"]),
+        ("f'{word.upp|}'", ["upper"]),
+        ('print(f"a {number} {word.upp|}")', ["upper"]),
+        ('print(rf"""a\n{word.upp|', ["upper"]),
+        ("f'{number:>{point.ac|}}'", ["across"]),
+        ('f"{[each.upp| for each in [word]]}"', ["upper"]),
+        ("for each in ['a']:\n    print(f'{each.upp|}')", ["upper"]),
+        ("f'{number!r} {word.upp|}'", ["upper"]),
+        ("f'{word.lower()} {point.moved(1).ac|}'", ["across"]),
+        ("f'{number == 5 != word.upp|", ["upper"]),
+        ("f'{{word.upp|", []),
+        ("f'{number:word.upp|", []),
+        ("f'{number!word.upp|", []),
+        ("f'{number} word.upp|", []),
+        ("f'{word.upper\nword.spl|", ["split", "splitlines"]),
+        ("f'{number}' + word.upp|", ["upper"]),
+        ("'{word.upp|", []),
         ("'word.upp|", []),
         ("# word.upp|", []),
         ("'''\nword.upp|", []),
@@ -103,6 +120,9 @@ def test_names_parameters_and_keywords(looker: Looker) -> None:
     assert offered(looker, "tot|") == ["total"]
     assert offered(looker, "total(fir|") == ["first="]
     assert offered(looker, "point.moved(1, do|") == ["down="]
+    assert offered(looker, "f'{tot|") == ["total"]
+    assert offered(looker, "f'{total(fir|)}'") == ["first="]
+    assert offered(looker, "print(f'{total(1, sec|") == ["second="]
     assert "mine" in offered(looker, "mine = 1\nmi|")
     assert "given" in offered(looker, "def f(given: int) -> int:\n    return gi|")
     assert "evaluated" not in offered(looker, "ev|")
@@ -221,3 +241,33 @@ def test_a_text_that_is_too_long_or_a_place_outside_it_has_no_answer(looker: Loo
     assert looker.answer(Complete(1, "x." + " " * 70_000, 2)) == Completed(1, (), 2, 2)
     assert looker.answer(Describe(1, "number", 60)) == Described(1)
     assert target_at("", 0) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("df['co|", Text("co", ("df",))),
+        ("df[['count', 'co|", Text("co", ("df",))),
+        ("df.groupby(by='co|", Text("co", ("df", "by"))),
+        ("df.groupby('a')['co|", Text("co", ("df",))),
+        ("px.line(frame, x='co|", Text("co", ("px", "frame", "x"))),
+        ("f(g(df['|", Text("", ("df", "g", "f"))),
+        ("print(f'{df[\"co|", Text("co", ("df",))),
+        ("x = 'co|", Text("co", ())),
+        ('"""a\nco|', Text("a\nco", ())),
+        ("df[co|", None),
+        ("# df['co|", None),
+        ("f'{df.co|", None),
+        ("df['co'].me|", None),
+    ],
+)
+def test_a_text_at_the_cursor(text: str, expected: Text | None) -> None:
+    assert text_at(text.replace("|", ""), text.index("|")) == expected
+
+
+def test_a_long_signature_is_told_without_types(looker: Looker) -> None:
+    kinds = f"tuple[{', '.join(f'dict[{kind}, list[{kind}]]' for kind in ('int', 'str', 'bytes', 'float', 'bool'))}]"
+    found = describe(
+        looker, f"def wide(a: {kinds}, /, b: {kinds}, *rest: int, c: int = 1, **more: int) -> int: ...\nwide|(1)"
+    )
+    assert found.signatures == ("wide(_, b, *rest, c=..., **more)",)

@@ -42,6 +42,10 @@ class Parts:
         self.pipeline: Pipeline | None = None
         self.during_check: Callable[[], None] = lambda: None
 
+    @property
+    def up(self) -> tuple[Any, Any] | None:
+        return None if self.not_ready else (self, self)
+
     async def ready(self) -> tuple[Any, Any]:
         if self.not_ready:
             raise NotReady(self.not_ready)

@@ -50,6 +50,9 @@ class FakeBroker:
     def live(self) -> tuple[int | None, tuple[str, ...], int]:
         return 3, ("file_system data",), 2
 
+    def authority(self) -> tuple[str, tuple[str, ...]]:
+        return "may: read data/a.csv · nothing else", ("the folder data",)
+
 
 class FakeVault:
     """Answers with "sealed" bytes and remembers what was in the audit then."""

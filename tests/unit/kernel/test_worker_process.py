@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,8 +56,14 @@ class Child:
 class Stage:
     """A worker process whose other end is in our hands."""
 
-    def __init__(self, problems: list[str] | None = None, minimum: Level = Level.STANDARD) -> None:
+    def __init__(
+        self,
+        problems: list[str] | None = None,
+        minimum: Level = Level.STANDARD,
+        call_quickly: Callable[[int, Invoke], tuple[CallResult, bytes]] | None = None,
+    ) -> None:
         ours, self.theirs = socket.socketpair()
+        quick, self.quick = socket.socketpair()
         out, self.stdout = os.pipe()
         err, self.stderr = os.pipe()
         self.child = Child()
@@ -73,19 +80,24 @@ class Stage:
                 raise ZeroDivisionError("a bug of ours")
             return CallResult(message.call, "done"), blob
 
+        def never(call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+            self.seen.append(effect)
+            return CallResult(call), b""
+
         def post(message: Any, blob: bytes) -> None:
             if self.post_problem is not None:
                 raise self.post_problem
             self.seen.append(message)
 
         self.worker = WorkerProcess(
-            Spawned(self.child, ours, out, err, lambda: problems or [], clean),
+            Spawned(self.child, ours, quick, out, err, lambda: problems or [], clean),
             Handlers(
                 published=self.seen.append,
                 comm=lambda message, blob: self.seen.append((message, blob)),
                 printed=lambda name, text: self.seen.append((name, text)),
                 asked=self.seen.append,
                 call=call,
+                call_quickly=call_quickly or never,
                 post=post,
                 ended=lambda _: self.seen.append("ended"),
             ),
@@ -119,6 +131,7 @@ def play(scene: Callable[[Stage], Awaitable[None]], stage: Stage | None = None) 
     for descriptor in (stage.stdout, stage.stderr):
         os.close(descriptor)
     stage.theirs.close()
+    stage.quick.close()
     return stage
 
 
@@ -236,6 +249,43 @@ def test_effects_are_answered_also_when_we_fail() -> None:
         assert "a bug of ours" not in answers[13].error.message
 
     play(scene)
+
+
+def test_the_quick_link_is_served_when_the_worker_is_fit_and_never_holds_the_loop() -> None:
+    began, ends = threading.Event(), threading.Event()
+
+    def hang(call: int, effect: Invoke) -> tuple[CallResult, bytes]:
+        began.set()
+        ends.wait(30)
+        return CallResult(call, effect.method), b""
+
+    async def scene(stage: Stage) -> None:
+        stage.quick.sendall(encode(Call(1, Invoke("h", "size"))))
+        assert not began.is_set()
+        await started(stage)
+        assert await asyncio.to_thread(began.wait, 30)
+        stage.say(Call(2, Invoke("h", "size")))  # meanwhile the other link is heard
+        while not (heard := stage.heard()):
+            await asyncio.sleep(0.005)
+        assert heard == [CallResult(2, "done")]
+        ends.set()
+        assert await asyncio.to_thread(stage.quick.recv, 1000) == encode(CallResult(1, "size"))
+        stage.quick.sendall(encode(Call(3, Invoke("h", "write"))))
+        while not stage.worker.ended:
+            await asyncio.sleep(0.005)
+        assert "the quick link" in stage.worker.obituary()
+
+    assert play(scene, Stage(call_quickly=hang)).child.killed
+
+
+def test_an_unfit_worker_is_not_served() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.quick.sendall(encode(Call(1, Invoke("h", "size"))))
+        stage.say(Ready(NONE))
+        with pytest.raises(WorkerUnfit):
+            await stage.worker.start()
+
+    assert play(scene).seen == ["ended"]
 
 
 def test_a_post_that_fails_is_dropped_and_a_forged_one_ends_the_worker() -> None:

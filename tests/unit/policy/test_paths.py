@@ -9,6 +9,7 @@ import pytest
 
 from capkernel.policy import Files, Limits, PathRules, Policy, Sandbox
 from capkernel.policy.decision import ALLOWED, Denied
+from capkernel.policy.model import Viewer
 from capkernel.policy.paths import below, originals
 
 
@@ -167,3 +168,47 @@ def test_decisions_have_no_truth_value():
     for decision in (ALLOWED, Denied("x")):
         with pytest.raises(TypeError, match="no truth value"):
             bool(decision)
+
+
+# ── origins that need a paired page ──────────────────────────────────────────────────────────────────────────────────
+
+
+def high(base: Path, *patterns: str, roots: tuple[str, ...] = (".",)) -> PathRules:
+    return PathRules(Policy("standard", Files(roots=roots), Limits(), Sandbox(), base, viewer=Viewer(high=patterns)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "origin", "is_high"),
+    [
+        ("secrets/prod/**", "file:secrets/prod/key.txt", True),
+        ("secrets/prod/**", "file:secrets/prod/a/b.txt", True),
+        ("secrets/prod/**", "file:secrets/test/key.txt", False),
+        ("secrets/prod/", "file:secrets/prod/key.txt", True),
+        ("secrets/prod/", "file:SECRETS/Prod/key.txt", True),
+        ("*.pem", "file:a/b/server.pem", True),
+        ("*.pem", "file:a/b/server.pem.bak", True),  # an editor's copy of it
+        ("*.pem", "file:a/b/server.txt", False),
+        (".env", "file:.env", True),
+        ("/data/x.csv", "file:data/x.csv", True),
+        ("*", "cell:3", True),
+        ("cell:*", "cell:3", True),
+        ("cell:*", "file:.env", False),
+        ("*.pem", "cell:3", False),
+        ("*.pem", "file:(outside)", True),  # where it was is not known
+    ],
+)
+def test_high_origins(tmp_path, pattern, origin, is_high):
+    assert high(tmp_path, pattern).is_high(origin) is is_high
+    assert not high(tmp_path).is_high(origin)
+
+
+def test_a_high_path_is_found_in_whichever_root_the_file_was(tmp_path):
+    for name in ("data/prod", "other/prod"):
+        (tmp_path / name).mkdir(parents=True)
+    found = high(tmp_path, "data/prod/", roots=("data", "other"))
+    assert found.is_high("file:prod/key.txt"), "below the root `data` this is data/prod/key.txt"
+    assert not found.is_high("file:test/key.txt")
+    assert high(tmp_path, f"{tmp_path}/data/prod/", roots=("data",)).is_high("file:prod/key.txt")
+    assert high(tmp_path, f"{tmp_path}/data/prod/", roots=(".",)).is_high("file:data/prod/key.txt")
+    # Calling an origin high says nothing about what is a secret.
+    assert not high(tmp_path, "data/").is_classified(f"{tmp_path}/data/prod/a.txt")

@@ -1,0 +1,46 @@
+"""Where a cell can ask the person: for a secret (`request_secret`), for a secret's value (`request_declassify`).
+
+Rule 1: every place counts at which one of the two functions stands, under whatever name. Where it is not called at once
+with a literal, it may be asked for anything.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from capkernel.checker.captures.known import Context
+from capkernel.checker.captures.types import API
+from capkernel.wire.plan import AskSite
+
+KINDS: Final = {"request_secret": "secret", "request_declassify": "declassify"}
+
+
+def ask_sites(top: ast.AST, context: Context) -> Iterator[AskSite]:
+    """The sites in a cell, or in a definition of an earlier one."""
+    for node in ast.walk(top):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            continue
+        resolved = context.resolve(node)
+        if resolved is None or not resolved.fullname.startswith(API):
+            continue
+        kind = KINDS.get(resolved.fullname.rpartition(".")[2])
+        if kind is None:
+            continue
+        call = context.parents.get(node)
+        named = _literal(call) if isinstance(call, ast.Call) and call.func is node and kind == "secret" else None
+        yield AskSite(kind, named, context.number, context.cell.span(node))
+
+
+def asks_of_names(names: Iterable[str], context: Context) -> Iterator[AskSite]:
+    """The sites of functions that only stand in values that the cell reads: with any argument."""
+    span = context.cell.span(context.cell.module)
+    return (AskSite(KINDS[name], None, context.number, span) for name in sorted(KINDS.keys() & set(names)))
+
+
+def _literal(call: ast.Call) -> str | None:
+    if len(call.args) != 1 or any(keyword.arg is None for keyword in call.keywords):
+        return None
+    value = call.args[0]
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
