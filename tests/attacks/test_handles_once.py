@@ -23,7 +23,8 @@ def forge(handle, value):
 
 
 def write(kernel: UncheckedKernel, name: str, value: str) -> Ran:
-    return kernel.run(f"with request_file_system('.') as fs:\n    fs.access('secrets/{name}').write_classified({value})")
+    file = f"fs.access('secrets/{name}')"
+    return kernel.run(f"with request_file_system('.') as fs:\n    {file}.write_classified({value})")
 
 
 def written(kernel: UncheckedKernel, folder: Path, name: str, value: str) -> str:
