@@ -98,6 +98,7 @@ def _install(arguments: argparse.Namespace) -> int:
     from capkernel.bridge.launch import KERNEL_NAME, kernel_argv
     from capkernel.checker.cache import build_cache
     from capkernel.checker.pinned import problem
+    from capkernel.commands import jupyter_page
 
     wrong = problem()
     if wrong:
@@ -108,9 +109,12 @@ def _install(arguments: argparse.Namespace) -> int:
         shutil.copytree(_kernelspec_files(), source)
         spec = json.loads((source / "kernel.json").read_text())
         spec["argv"] = kernel_argv()  # this interpreter by its absolute path, whatever `python` is in the server
-        if not arguments.sys_prefix:
+        if not arguments.sys_prefix or not jupyter_page.provisioner_registered():
             # Servers of other environments read it, too, and refuse a kernelspec whose provisioner they do not have.
             del spec["metadata"]["kernel_provisioner"]
+            _out.print(
+                "secrets are shown in the Jupyter page only with pip install and --sys-prefix, where the server is"
+            )
         (source / "kernel.json").write_text(json.dumps(spec, indent=1))
         try:
             place = KernelSpecManager().install_kernel_spec(
@@ -218,6 +222,7 @@ def _lab(arguments: argparse.Namespace) -> int:
         _err.print(f"{notebook}: there is no such notebook")
         return USAGE
     command = [sys.executable, "-m", "jupyterlab", f"--MultiKernelManager.default_kernel_name={KERNEL_NAME}"]
+    command.append("--ServerApp.jpserver_extensions=capkernel.viewer.jupyter=True")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     command += [argument for argument in arguments.rest if argument != "--"]
@@ -231,18 +236,24 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from capkernel.checker.pinned import installed, problem
-    from capkernel.commands import active_outputs, secure_output, tracked
+    from capkernel.commands import active_outputs, jupyter_page, secure_output, tracked
     from capkernel.sandbox import Level, survey
 
     found, secure = survey(), secure_output.line_ambient(Path.cwd())
-    active = active_outputs.line_ambient(Path.cwd())
+    active, in_page = active_outputs.line_ambient(Path.cwd()), jupyter_page.line_ambient()
     in_git, wrong = tracked.lines_ambient(Path.cwd()), problem()
     mypy = wrong or f"checker: mypy {installed()}"
     if arguments.json:
-        said = {"secure_output": secure, "active_outputs": active, "checker": mypy, "git": in_git}
+        said = {
+            "secure_output": secure,
+            "active_outputs": active,
+            "jupyter_page": in_page,
+            "checker": mypy,
+            "git": in_git,
+        }
         print(json.dumps({**json.loads(found.to_json()), **said}))
     else:
-        for line in [*found.lines(), secure, active, mypy, *in_git]:
+        for line in [*found.lines(), secure, active, in_page, mypy, *in_git]:
             _out.print(escape(line))
     return OK if found.level >= Level.STANDARD and not wrong else FAILED
 

@@ -114,8 +114,8 @@ class Questions:
 
     def expire(self, now: float) -> list[Waiting]:
         """Deny the open question when its time is up, and with it what its cell still asks."""
-        found = self.open
-        if found is None or found.opened is None or now - found.opened < self._seconds:
+        found, due = self.open, self.due()
+        if found is None or due is None or now < due:
             return []
         late = [found]
         if found.cell is not None:

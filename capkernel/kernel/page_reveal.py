@@ -15,10 +15,10 @@ from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
 from capkernel.wire.view import AskForPage, Refused
 
-_ELSEWHERE = "this kernel got no viewer secret from what started it, so no page may ask it"
-_OTHER_PROCESS = "only the process that started this kernel may ask for its page"
-_NOT_PROVED = "this is not the viewer secret that this kernel was started with"
-_ACTIVE = "the policy lets outputs be active (output.active), and their JavaScript runs in this page"
+_ELSEWHERE = "This kernel got no viewer secret from what started it, so no page may ask it."
+_OTHER_PROCESS = "Only the process that started this kernel may ask for its page."
+_NOT_PROVED = "This is not the viewer secret that this kernel was started with."
+_ACTIVE = "The policy allows active outputs (output.active): their JavaScript runs in this page, so it shows no secret."
 
 
 class PageReveal:
@@ -49,9 +49,9 @@ class PageReveal:
     def refused(self, asked: AskForPage, *, high: bool) -> Refused | None:
         """Why the value is not shown in the page; None when it is."""
         if self.off:
-            return Refused(asked.request, f"{self.off}: use `capkernel view`", "reveal-off")
+            return Refused(asked.request, self.off, "reveal-off")
         if (high or self.pairing) and not asked.paired:
-            return Refused(asked.request, "the policy wants a paired page for this value", "pairing-needed")
+            return Refused(asked.request, "The policy wants a paired page for this value.", "pairing-needed")
         return None
 
 

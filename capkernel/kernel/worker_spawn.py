@@ -22,6 +22,7 @@ class WorkerSpawner:
 
     runtime: Path
     cell_memory_mb: int | None = None  # of all that cells allocate and leave
+    active_outputs: bool = False
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __call__(self) -> Spawned:
@@ -45,6 +46,7 @@ class WorkerSpawner:
                 interpreter_argv(
                     "capkernel.worker.main", "--fd", str(theirs.fileno()), "--quick-fd", str(quick_child.fileno()),
                     "--profile", profile.to_json(), "--inside", "bwrap" if wrapped else "plain",
+                    *(["--active-outputs"] if self.active_outputs else []),
                 ),
                 profile=profile, pass_fds=(theirs.fileno(), quick_child.fileno()),
                 env=environment(scratch, matplotlib), cwd=str(scratch),

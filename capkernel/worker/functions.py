@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from capkernel.api.classified import Classified
 from capkernel.wire.codekey import code_key
@@ -31,7 +32,7 @@ class Functions:
     def __init__(self, namespace: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         self._namespace = namespace
         self._known = known
-        self._reads: dict[int, tuple[CodeType, frozenset[str]]] = {}
+        self._reads: WeakKeyDictionary[CodeType, frozenset[str]] = WeakKeyDictionary()
 
     def describe(self, function: Callable[..., Any]) -> tuple[FunctionRef, bytes]:
         """The reference and the captured data, a `wire.values` dict in the shape that `wire.vault.FunctionBundle` says.
@@ -111,17 +112,17 @@ class Functions:
         return found
 
     def _globals_read(self, code: CodeType) -> frozenset[str]:
-        cached = self._reads.get(id(code))
+        cached = self._reads.get(code)
         if cached is not None:
-            return cached[1]
+            return cached
         names: set[str] = set()
         waiting = [code]
         while waiting:
             current = waiting.pop()
             names.update(part.argval for part in dis.get_instructions(current) if part.opname in _READS)
             waiting += [constant for constant in current.co_consts if isinstance(constant, CodeType)]
-        self._reads[id(code)] = (code, frozenset(names))  # the code is kept, so its identity stays its own
-        return self._reads[id(code)][1]
+        found = self._reads[code] = frozenset(names)
+        return found
 
     def _is_data(self, name: str, value: Any) -> bool:
         if name in self._known and self._known[name] is value:

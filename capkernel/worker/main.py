@@ -22,16 +22,17 @@ def main() -> None:
         sys.stderr.write(f"capkernel worker: {problem}\n")
         sys.exit(3)
     sys.argv[:] = ["capkernel"]  # a cell that looks at the arguments learns nothing of this machine
-    serve(socket.socket(fileno=arguments.fd), socket.socket(fileno=arguments.quick_fd), report)
+    quick = socket.socket(fileno=arguments.quick_fd)
+    serve(socket.socket(fileno=arguments.fd), quick, report, active_outputs=arguments.active_outputs)
 
 
-def serve(link: socket.socket, quick: socket.socket, report: Report) -> None:
+def serve(link: socket.socket, quick: socket.socket, report: Report, *, active_outputs: bool = False) -> None:
     """Be the worker behind these two links until the kernel goes. Never returns."""
     # debugpy would open sockets and threads; absent, ipykernel does without.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     from capkernel.worker.loop import run
 
-    run(link, quick, report.to_json())
+    run(link, quick, report.to_json(), active_outputs=active_outputs)
 
 
 def _arguments() -> argparse.Namespace:
@@ -40,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick-fd", type=int, required=True)
     parser.add_argument("--profile", required=True)
     parser.add_argument("--inside", choices=("plain", "bwrap"), default="plain")
+    parser.add_argument("--active-outputs", action="store_true", help="widgets work, so bars may be widgets")
     return parser.parse_args()
 
 

@@ -14,12 +14,14 @@ import __future__ as futures
 import ast
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, SimpleNamespace
+from types import FrameType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from ipykernel.compiler import XCachingCompiler
@@ -41,6 +43,8 @@ from capkernel.worker.names import NameLog
 from capkernel.worker.reserve import Reserve
 from capkernel.worker.session import SocketSession, request_of
 from capkernel.worker.timing import Stopwatch, with_timing
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 # The others are part of the language by now or, as the one joke among them, change what parses.
 _KEPT_FUTURES = futures.annotations.compiler_flag
@@ -89,15 +93,24 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
     def begin_cell(self, cell: Execute, log: NameLog) -> None:
         self._cell: Execute | None = cell
         self._log = log
+        for kept in ("outputs", "exceptions"):  # IPython collects what cells show, for %notebook, and never lets go
+            getattr(self.history_manager, kept, {}).clear()
         compiler = cast(CellCompiler, self.compile)
         compiler.cell = cell.cell
         compiler.forget_futures()
 
+    @contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:  # noqa: ARG002
+        """IPython would keep all that a cell prints, see `begin_cell`."""
+        yield
+
     reserve = Reserve()
 
     def showtraceback(self, exc_tuple: Any = None, *arguments: Any, **options: Any) -> None:
-        if issubclass((sys.exc_info() if exc_tuple is None else exc_tuple)[0] or Exception, MemoryError):
+        kind, _, traceback = sys.exc_info() if exc_tuple is None else exc_tuple
+        if issubclass(kind or Exception, MemoryError):
             self.reserve.release()
+        _end_at_the_cell(traceback)
         super().showtraceback(exc_tuple, *arguments, **options)
 
     def transform_cell(self, raw_cell: str) -> str:
@@ -143,6 +156,17 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
         raise PermissionError("commands run only through a capability")
 
     system_piped = system_raw = system
+
+
+def _end_at_the_cell(traceback: TracebackType | None) -> None:
+    """Cut off the frames at the end that are this package's own: what a cell asked for failed, not how it is asked."""
+    last = None
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            last = traceback
+        traceback = traceback.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 class WorkerKernel(IPythonKernel):
@@ -225,6 +249,8 @@ def make_kernel(channel: Channel, interrupts: Interrupts) -> WorkerKernel:
     # Beside its text, a displayed Classified says which one it is; the kernel shows what it knows of it.
     shell.display_formatter.mimebundle_formatter.for_type(Classified, lambda shown: {HANDLE_MIME: shown._handle})
     shell.ast_transformers = []
+    # `raise SystemExit` ends a cell, and IPython recommends what is refused here.
+    warnings.filterwarnings("ignore", message="To exit: use 'exit'", category=UserWarning)
     # Asking an object for its text would run the user's code without a check.
     shell.inspector.str_detail_level = 99
     looking.teach_completer()

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from live_kernel import LiveKernel, live_kernel
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from live_kernel import LiveKernel, Ran, live_kernel
+from PIL import Image
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from capkernel.viewer import sessions
 from capkernel.viewer.web import ViewerServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 READ = "read · file:secrets/a.txt"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
@@ -64,6 +63,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     canary = "canary" + uuid.uuid4().hex
     (folder / "secrets").mkdir()
     (folder / "secrets" / "a.txt").write_text(canary + HOSTILE)
+    Image.new("RGB", (120, 80), "red").save(folder / "secrets" / "photo.png")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
@@ -74,7 +74,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
                 "d = s.map(lambda t: {'k': [t, 1]})\n"
                 "f = s.map(lambda t: pd.DataFrame({'c': [t], 'n': [1]}))\n"
                 "p = s.map(lambda t: t[10**9])\n"
-                "c = classify(5, label=\"<b onclick='x()'>mine</b>\")"
+                "c = classify(5, label=\"<b onclick='x()'>mine</b>\")\n"
+                "with request_file_system('.') as fs:\n    entry = fs.access('secrets/photo.png')\n"
+                "    photo = entry.read_classified_bytes()"
             )
             assert made.ok, made.everything
             yield Session(kernel, canary)
@@ -88,27 +90,6 @@ def server(session: Session) -> Iterator[ViewerServer]:
     yield made
     made.close()
     thread.join(10)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    import shutil
-
-    where = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    assert where is not None
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=where, args=FLAGS)
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    made = browser.new_context(viewport={"width": 1000, "height": 900})
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -135,7 +116,7 @@ def reveal(page: Page, words: str) -> str:
 
 def test_a_secret_is_in_the_page_only_between_reveal_and_hide(page: Page, session: Session) -> None:
     assert session.canary not in page.content()
-    assert page.locator(".card").count() == 5
+    assert page.locator(".card").count() >= 6
     assert reveal(page, READ).startswith(session.canary)
     assert session.canary in page.content()
     page.keyboard.press("Escape")
@@ -196,11 +177,45 @@ def test_every_kind_is_drawn(page: Page, session: Session) -> None:
     reveal(page, "pd.DataFrame")
     assert page.locator(".body table.data tbody tr").count() == 1
     assert page.locator(".body table.data thead th").all_inner_texts() == ["c", "n"]
-    assert reveal(page, "the cell calls it").strip() == "5"
+    assert reveal(page, "mine</b>").strip() == "5"
     assert reveal(page, "10**9").strip() == "IndexError in cell 1, line 6"
     tree = reveal(page, "lambda t: {'k': [t, 1]}")
     assert '"k"' in tree
     assert "list, 2 items" in tree
+
+
+def test_a_picture_is_made_anew_in_the_vault_and_drawn(page: Page) -> None:
+    reveal(page, "secrets/photo.png")
+    canvas = page.locator(".body canvas[data-drawn]")
+    canvas.wait_for()
+    drawn = canvas.evaluate("(it) => [it.width, it.height, ...it.getContext('2d').getImageData(60, 40, 1, 1).data]")
+    assert drawn == [120, 80, 255, 0, 0, 255]
+    page.keyboard.press("Escape")
+    assert page.locator("canvas").count() == 0
+
+
+def test_a_cell_waits_for_the_person_in_the_tab(page: Page, session: Session) -> None:
+    """Through a whole session: a secret is typed, goes to the vault, and a part of it is released, and nothing else."""
+    ran: list[Ran] = []
+    code = (
+        "key = request_secret('API_KEY', label='to read the weather')\n"
+        "print(request_declassify(key.map(lambda k: k[-4:]), 'to show its end'))"
+    )
+    cell = threading.Thread(target=lambda: ran.append(session.kernel.run(code)))
+    cell.start()
+    try:
+        page.locator("#see").click(timeout=60_000)
+        page.locator("#question textarea").fill("typed-canary-1234")
+        page.locator("#question .allow").click(timeout=60_000)  # once it is enabled
+        page.get_by_role("button", name="Show the exact value").click(timeout=60_000)
+        assert page.locator("#question .exact").inner_text() == "'1234'"
+        assert "to show its end" in page.locator("#question .claimed").inner_text()
+        page.locator("#question .allow").click(timeout=60_000)
+    finally:
+        cell.join(90)
+    assert ran[0].stdout.splitlines()[-1] == "1234"
+    assert "typed-canary" not in ran[0].everything
+    expect(page.locator("#results li")).to_have_count(2)
 
 
 def test_only_ciphertext_crosses_the_loopback(page: Page, session: Session) -> None:
@@ -246,10 +261,13 @@ def test_it_hides_by_the_clock_and_when_the_tab_is_left(
 
 
 def test_by_keyboard_alone(page: Page, session: Session) -> None:
-    page.keyboard.press("ArrowDown")
-    for _ in range(4):
+    for _ in range(page.locator(".card").count()):
         page.keyboard.press("ArrowDown")
-    assert "read" in page.evaluate("() => document.activeElement.textContent")
+        said = page.evaluate("() => document.activeElement.textContent")
+        if READ in said and "made from" not in said:
+            break
+    else:
+        raise AssertionError("never reached")
     page.keyboard.press("Enter")
     page.wait_for_selector(".shown:not([hidden])")
     assert session.canary in page.content()
@@ -342,7 +360,7 @@ def test_dark_and_light_have_enough_contrast(page: Page) -> None:
 
 
 def test_the_audit_is_shown(page: Page, tmp_path: Path) -> None:
-    reveal(page, "the cell calls it")
+    reveal(page, "mine</b>")
     page.get_by_role("tab", name="Audit").click()
     expect(page.locator("#audit tr").first).to_contain_text("classified.reveal")
     expect(page.locator("#audit tr").first).to_contain_text("person")

@@ -258,6 +258,12 @@ def test_what_the_kernel_alone_says_cannot_be_said_with_widgets_on(active: LiveK
     assert shown["metadata"] == {}
 
 
+def test_a_progress_bar_is_a_widget(active: LiveKernel) -> None:
+    ran = active.run("from tqdm.auto import tqdm\nfor each in tqdm(range(3)):\n    pass")
+    states = [message["content"]["data"].get("state", {}) for message in comms(ran)]
+    assert any(state.get("value") == 3.0 for state in states)
+
+
 def test_when_the_worker_ends_its_comms_are_closed(active: LiveKernel) -> None:
     open_now = set(ask(active, "comm_info_request", {})["comms"])
     assert open_now

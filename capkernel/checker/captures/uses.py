@@ -29,7 +29,7 @@ from capkernel.checker.captures.scope_sites import (
     literal_argument,
 )
 from capkernel.checker.captures.scopes import Scope
-from capkernel.checker.captures.types import API, Types
+from capkernel.checker.captures.types import API, Types, only_classified
 from capkernel.checker.typed_cell import classes_of
 from capkernel.wire.plan import VERBS, ScopeSite, Use, plain_path
 
@@ -255,8 +255,10 @@ def _may_be(found: _Found, entries: Mapping[str, Entry], types: Types) -> bool:
 
 
 def holds_no_code(entry: Entry, types: Types) -> bool:
-    """Whether the value of a name is plain data, so that what it was made with is not in it."""
-    return isinstance(entry.known, Data) and entry.certain and types.is_plain(entry.known.type)
+    """Whether the value of a name is plain data, or a handle of some, so that what it was made with is not in it."""
+    if not isinstance(entry.known, Data) or not entry.certain:
+        return False
+    return only_classified(entry.known.type) is not None or types.is_plain(entry.known.type)
 
 
 def _surely_other(typ: Type | None, types: Types) -> bool:

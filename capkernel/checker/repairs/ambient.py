@@ -7,11 +7,14 @@ is handed on in memory.
 from __future__ import annotations
 
 import ast
+import re
 
 from capkernel.checker.repairs.source import Repairs, Source, dotted, literal, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
 _WORDS = "go through a file capability"
+_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_LIKE_A_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
 _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Assert, ast.Raise)
 _READ_METHODS = {"read": "read()", "read_text": "read()", "readlines": "read_lines()", "read_bytes": "read_bytes()"}
 _BINARY = frozenset(
@@ -37,6 +40,7 @@ def repairs(source: Source, diagnostic: Diagnostic) -> Repairs:
         yield from _path_object(source, call, name)
         yield from _os_call(source, call, name)
     yield from _environment(source, node, name)
+    yield from _typed_secret(source, node, name)
 
 
 def _without_pickles(source: Source, call: ast.Call) -> Repairs:
@@ -262,12 +266,26 @@ def _environment(source: Source, node: ast.expr, name: str) -> Repairs:
     statement = source.statement(outer)
     if not isinstance(statement, _SIMPLE) or (isinstance(outer, ast.Subscript) and not isinstance(outer.ctx, ast.Load)):
         return
+    if key is not None and _SECRET_NAME.fullmatch(key) and _LIKE_A_SECRET.search(key):
+        yield from unsafe("ask for the secret", source.replace(outer, f'request_secret("{key}")'))
     text = 'fs.read_classified(".env")'
     if key is not None:
         text += f'.map(lambda text: text.split("{key}=")[1].splitlines()[0])'
     edits = source.wrap(statement, _header('"."'), (source.replace(outer, text),))
     if edits is not None:
         yield from unsafe("read it as a secret out of a file", *edits)
+
+
+def _typed_secret(source: Source, node: ast.expr, name: str) -> Repairs:
+    """A password that would be typed in the page: under the name that it is given."""
+    call = source.parents.get(node)
+    if name.rpartition(".")[2] not in ("getpass", "unix_getpass") or not isinstance(call, ast.Call):
+        return
+    statement = source.statement(call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    wanted = target.id.upper() if isinstance(target, ast.Name) else "PASSWORD"
+    if _SECRET_NAME.fullmatch(wanted):
+        yield from unsafe("ask for the secret", source.replace(call, f'request_secret("{wanted}")'))
 
 
 # ── libraries that take a path ───────────────────────────────────────────────────────────────────────────────────────

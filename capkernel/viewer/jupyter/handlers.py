@@ -84,7 +84,7 @@ class Desk:
         try:
             launch = launched(self.server.kernel_manager, kernel)
         except NoKernel:
-            raise Refusal(410, "kernel-gone", "this kernel has ended: its values are gone with it") from None
+            raise Refusal(410, "kernel-gone", "This kernel has ended: its values are gone with it.") from None
         except NoPage as problem:
             raise Refusal(409, "reveal-off", str(problem)) from None
 
@@ -99,7 +99,7 @@ class Desk:
             raise Refusal(_STATUS.get(name, 502), name, str(problem)) from None
         except OSError:
             raise Refusal(
-                502, "kernel-unreachable", "the kernel does not answer: it may be starting or ending"
+                502, "kernel-unreachable", "The kernel does not answer: it may be starting or ending."
             ) from None
 
     def counted(self, kernel: str) -> int:
@@ -116,6 +116,10 @@ class _Handler(JupyterHandler):
 
     request: HTTPServerRequest
     auth_resource = "kernels"
+
+    def __init_subclass__(cls) -> None:
+        if {"get", "post", "prepare"} & set(cls.__dict__):
+            raise TypeError("answer in `show` or `answer`, which are reached when the request was admitted")
 
     def initialize(self, desk: Desk) -> None:
         self.desk = desk
@@ -146,7 +150,7 @@ class _Handler(JupyterHandler):
             raise Refusal(403, "token", own_page.TOKEN)
         user = self.current_user
         if user is None or not await ensure_async(self.authorizer.is_authorized(self, user, "execute", "kernels")):
-            raise Refusal(403, "not-this-page", "log in to Jupyter first, as somebody who may run its kernels")
+            raise Refusal(403, "not-this-page", "Log in to Jupyter first, as somebody who may run its kernels.")
         if asks:
             self._check_xsrf()
 
@@ -174,7 +178,7 @@ class _Handler(JupyterHandler):
         try:
             web.RequestHandler.check_xsrf_cookie(self)
         except web.HTTPError:
-            raise Refusal(403, "not-this-page", "the X-XSRFToken is not that of this page: reload it") from None
+            raise Refusal(403, "not-this-page", "The X-XSRFToken is not that of this page: reload it.") from None
 
     def data_received(self, chunk: bytes) -> None:
         self._body += chunk
@@ -184,7 +188,7 @@ class _Handler(JupyterHandler):
         try:
             return msgspec.json.decode(bytes(self._body), type=kind)
         except (msgspec.DecodeError, ValueError):
-            raise Refusal(400, "not-a-request", "this is not a request of capkernel's card") from None
+            raise Refusal(400, "not-a-request", "This is not a request of capkernel's card.") from None
 
     @property
     def identity(self) -> str:
@@ -205,7 +209,7 @@ class _Handler(JupyterHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ARG002  # the parent's
         refusal = kwargs.get("exc_info", (None, None, None))[1]
-        name, message = ("not-this-page", "not answered")
+        name, message = ("not-this-page", "Not answered.")
         if isinstance(refusal, Refusal):
             name, message = refusal.name, refusal.message
         self.say(
@@ -235,9 +239,9 @@ class State(_Handler):
                 raise
             off, pairing = refusal.message, False
         if off:
-            reveal, why = "view", off if "capkernel view" in off else f"{off}: use `capkernel view`"
+            reveal, why = "view", off
         elif pairing and not self.paired:
-            reveal, why = "pair", shared or "the policy wants a paired page (viewer.pairing)"
+            reveal, why = "pair", shared or "The policy wants a paired page (viewer.pairing)."
         else:
             reveal, why = "card", ""
         self.say({"reveal": reveal, "why": why, "pair_url": self.pair_url, "paired": self.paired})
@@ -260,11 +264,11 @@ class Reveal(_Handler):
         try:
             key = base64.b64decode(asked.key, validate=True)
         except (binascii.Error, ValueError):
-            raise Refusal(400, "not-a-request", "this is not a key") from None
+            raise Refusal(400, "not-a-request", "This is not a key.") from None
         paired = self.paired
         shared = why_shared(self.desk.server)
         if shared and not paired:
-            raise Refusal(428, "pairing-needed", f"{shared}: pair this page first")
+            raise Refusal(428, "pairing-needed", f"{shared} Pair it first.")
         sealed = await self.desk.ask(asked.kernel, lambda link: link.reveal_in_page(asked.handle, key, paired=paired))
         count = self.desk.counted(asked.kernel)
         self.say({"sealed": base64.b64encode(sealed).decode("ascii"), "count": count, "seconds": SHOWN_SECONDS})
@@ -273,7 +277,7 @@ class Reveal(_Handler):
 class Waiting(_Handler):
     """How many questions wait for the person: a number, and nowhere in a page a way to answer."""
 
-    async def post(self) -> None:
+    async def answer(self) -> None:
         self.say({"count": await self.desk.ask(self.asked(_Kernel).kernel, Link.waiting)})
 
 
@@ -282,7 +286,7 @@ class Pair(_Handler):
 
     async def show(self) -> None:
         if not own_page.is_own_visit(self.request):
-            raise Refusal(403, "not-this-page", "open this page in a tab of its own")
+            raise Refusal(403, "not-this-page", "Open this page in a tab of its own.")
         try:
             self.desk.pairing.begin(self.identity)
         except NotPaired as problem:
@@ -317,4 +321,6 @@ class Frame(_Handler):
         self.finish(document)
 
 
-ROUTES: Final = {"frame": Frame, "state": State, "about": About, "reveal": Reveal, "pair": Pair, "waiting": Waiting}
+ROUTES: Final = {
+    "frame": Frame, "state": State, "about": About, "reveal": Reveal, "waiting": Waiting, "pair": Pair,
+}  # fmt: skip

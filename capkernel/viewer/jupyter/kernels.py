@@ -12,11 +12,12 @@ from typing import Any
 from capkernel.kernel.provisioner import CapkernelProvisioner, Launched
 from capkernel.viewer.link import Link, LinkRefused
 
-NOT_OURS = "this kernel is not capkernel's, or another server runs it"
+# Sentences: the card says after them that `capkernel view` works in any case.
+NOT_OURS = "This kernel is not capkernel's, or another server runs it."
 NOT_HANDED_OVER = (
-    "this kernel was not started with a secret of this server: its kernelspec names no provisioner (it was installed "
+    "This kernel was not started with a secret of this server: its kernelspec names no provisioner (it was installed "
     "for the user or for another environment), or it was started before the extension was loaded. Install capkernel "
-    "in the server's own environment and start the kernel again; `capkernel view` works in any case"
+    "in the server's own environment and start the kernel again."
 )
 _MAX_ARGUMENTS = 1_000_000
 
@@ -37,7 +38,7 @@ def launched(kernel_manager: Any, kernel: str) -> Launched:
     provisioner = getattr(manager, "provisioner", None)
     if not isinstance(provisioner, CapkernelProvisioner):
         ours = getattr(manager, "kernel_name", "") == "capkernel" and provisioner is not None
-        raise NoPage(NOT_HANDED_OVER if ours else f"{NOT_OURS}: use `capkernel view` where the kernel runs")
+        raise NoPage(NOT_HANDED_OVER if ours else NOT_OURS)
     if provisioner.launched is None:
         raise NoPage(NOT_HANDED_OVER)
     return provisioner.launched
@@ -54,8 +55,8 @@ def runtime_of(process: int) -> str:
         with open(f"/proc/{process}/cmdline", "rb") as file:
             arguments = file.read(_MAX_ARGUMENTS).split(b"\0")
     except OSError:
-        raise LinkRefused("the kernel has ended") from None
+        raise LinkRefused("The kernel has ended.") from None
     try:
         return os.fsdecode(arguments[arguments.index(b"--runtime") + 1])
     except (ValueError, IndexError):
-        raise LinkRefused("the kernel is still starting: try again in a moment") from None
+        raise LinkRefused("The kernel is still starting: try again in a moment.") from None

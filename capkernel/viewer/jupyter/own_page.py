@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest
 
-TOKEN: Final = "requests with a token are not answered here: this is for the page of a person who logged in"  # noqa: S105
+TOKEN: Final = "Requests with a token are not answered here: this is for the page of a person who logged in."  # noqa: S105
 
 
 def has_token(request: HTTPServerRequest) -> bool:
@@ -24,18 +24,18 @@ def not_from_our_page(request: HTTPServerRequest) -> str:
     """Why a POST is not one of our page's own scripts, "" when it is."""
     headers = request.headers
     if headers.get_list("Sec-Fetch-Site") != ["same-origin"] or headers.get_list("Sec-Fetch-Dest") != ["empty"]:
-        return "only a script of this Jupyter page may ask; a page that is not https or localhost cannot"
+        return "Only a script of this Jupyter page may ask; a page that is not https or localhost cannot."
     origins, hosts = headers.get_list("Origin"), headers.get_list("Host")
     if len(origins) != 1 or len(hosts) != 1:
-        return "only a script of this Jupyter page may ask"
+        return "Only a script of this Jupyter page may ask."
     origin = urlsplit(origins[0])
     # Behind a proxy that ends https the scheme here is another one than the browser's.
     if origin.scheme not in ("http", "https") or not origin.netloc or origin.netloc.lower() != hosts[0].lower():
-        return "only a script of this Jupyter page may ask"
+        return "Only a script of this Jupyter page may ask."
     if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-        return "a request is application/json"
+        return "A request is application/json."
     if len(headers.get_list("X-XSRFToken")) != 1:
-        return "a request brings the page's X-XSRFToken"
+        return "A request brings the page's X-XSRFToken."
     return ""
 
 

@@ -63,7 +63,7 @@ class Pairing:
         if code is not None:
             if code.identity == identity and code.tries > 0:
                 return
-            raise NotPaired("a code was printed a moment ago and cannot be used here: reload this page in two minutes")
+            raise NotPaired("A code was printed a moment ago and cannot be used here: reload this page in two minutes.")
         digits = "".join(secrets.choice("0123456789") for _ in range(DIGITS))
         self._code = _Code(identity, digits, self._clock() + CODE_SECONDS)
         self._show(identity, digits)
@@ -72,13 +72,13 @@ class Pairing:
         """A right code for a cookie's value. Raises NotPaired."""
         code = self._live()
         if code is None or code.identity != identity:
-            raise NotPaired("there is no code, or it has expired: reload this page for a new one")
+            raise NotPaired("There is no code, or it has expired: reload this page for a new one.")
         if code.tries <= 0:
-            raise NotPaired("three codes were wrong: reload this page in two minutes for a new one")
+            raise NotPaired("Three codes were wrong: reload this page in two minutes for a new one.")
         code.tries -= 1
         if not hmac.compare_digest(digits.encode("utf-8", "replace"), code.digits.encode("ascii")):
             left = {0: "no try is", 1: "one try is"}.get(code.tries, f"{code.tries} tries are")
-            raise NotPaired(f"this is not the code that the server printed: {left} left")
+            raise NotPaired(f"This is not the code that the server printed: {left} left.")
         self._code = None
         ends, nonce = int(self._now()) + PAIRED_SECONDS, secrets.token_hex(16)
         return f"{ends}.{nonce}.{self._signature(identity, ends, nonce)}"

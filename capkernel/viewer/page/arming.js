@@ -26,8 +26,9 @@ export function arm(button, also, act) {
   };
   /** @param {MouseEvent} event */
   const pressed = (event) => {
-    if (event.isTrusted && ready()) act();
-    else reset();
+    const good = event.isTrusted && ready();
+    reset(); // a second press begins with another second
+    if (good) act();
   };
   button.disabled = true;
   button.addEventListener("click", pressed);

@@ -18,6 +18,7 @@ from capkernel.kernel.memory_root import MemoryRoot
 from capkernel.policy import Exclusions, Policy, default_policy
 from capkernel.vault.client import VaultQuota, WriteOutcome
 from capkernel.wire.plan import Plan, ScopeSite, Span
+from capkernel.wire.values import encode
 from capkernel.wire.vault import FunctionBundle
 from capkernel.wire.worker import Call, CloseScope, Invoke, OpenScope
 
@@ -31,7 +32,8 @@ def plan(*roots: str, sinks: tuple[str, ...] = ("write_classified",)) -> Plan:
 
 
 class RecordingVault:
-    """Fulfils `VaultPort`. `content`: what a write of a handle puts into the file, else the write is poison."""
+    """Fulfils `VaultPort`. `content`: what a write of a handle puts into the file, else the write is poison.
+    `released`: what is given out for the number "seen"."""
 
     def __init__(self) -> None:
         self.puts: list[tuple[str, bytes, str, str]] = []
@@ -45,12 +47,38 @@ class RecordingVault:
         self.gate: asyncio.Event | None = None  # every write waits for it
         self.slow: dict[str, float] = {}  # handle → seconds its value takes to be known
         self.full = False
+        self.drops: list[tuple[str, bool]] = []  # handle, whether it was shown
+        self.life = 1
+        self.expected: list[tuple[str, str, str]] = []
+        self.received: list[tuple[str, bytes]] = []
+        self.released: bytes | None = encode("the value")
+        self.opens = True  # whether what the person typed can be opened
+
+    def drop(self, handles: tuple[str, ...], shown: tuple[bool, ...]) -> None:
+        self.drops += zip(handles, shown, strict=True)
+
+    def origins(self, handle: str) -> frozenset[str] | None:
+        return frozenset(("file:.env", "secret:KEY"))
+
+    async def expect(self, handle: str, origin: str, label: str = "") -> bytes:
+        self.expected.append((handle, origin, label))
+        return b"k" * 32
+
+    async def receive(self, handle: str, sealed: bytes) -> bool:
+        self.received.append((handle, sealed))
+        return self.opens
+
+    async def show_release(self, handle: str, key: bytes) -> bytes:
+        return handle.encode() + key
+
+    async def release(self, handle: str, seen: str) -> bytes | None:
+        return self.released if seen == "seen" else None
 
     def put(self, handle: str, blob: bytes, origin: str, label: str) -> None:
         self._count()
         self.puts.append((handle, blob, origin, label))
 
-    def fill(self, handle: str, fd: int, kind: str, origin: str) -> None:
+    def fill(self, handle: str, fd: int, kind: str, origin: str, label: str = "") -> None:
         self._count()
         self.fills.append((handle, os.pread(fd, 1 << 20, 0), kind, origin))
 

@@ -51,7 +51,7 @@ KEY = bytes(range(32))
 HANDLE = "0" * 31 + "1"
 HIGH = "0" * 31 + "2"
 LOST = "0" * 31 + "3"
-OUTSIDE = "only the process that started this kernel"
+OUTSIDE = "Only the process that started this kernel"
 NOT_PROVED = "not the viewer secret that this kernel was started with"
 
 

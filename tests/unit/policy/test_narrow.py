@@ -49,6 +49,9 @@ def policy(directory: Path, text: str) -> Policy:
         ("[limits]\nchecker_seconds = 5", "limits.checker_seconds", lambda p: p.limits.checker_seconds == 5),
         ("[limits]\nmap_seconds = 5", "limits.map_seconds", lambda p: p.limits.map_seconds == 5),
         ("[limits]\noutput_bytes = 5", "limits.output_bytes", lambda p: p.limits.output_bytes == 5),
+        ("[limits]\napproval_seconds = 5", "limits.approval_seconds", lambda p: p.limits.approval_seconds == 5),
+        ('[approvals]\nask = ["files.write"]', "approvals.ask", lambda p: p.approvals.ask == ("files.write",)),
+        ("[approvals]\ndeclassify = false", "approvals.declassify", lambda p: not p.approvals.declassify),
         ("[viewer]\npairing = true", "viewer.pairing", lambda p: p.viewer.pairing),
         ('[viewer]\nhigh = ["prod/"]', "viewer.high", lambda p: p.viewer.pairing and not p.viewer.high),
     ],
@@ -78,6 +81,9 @@ def test_what_narrows_applies(tmp_path, text, key, narrower):
         ("[limits]\nchecker_seconds = 6000", "limits.checker_seconds"),
         ("[limits]\nmap_seconds = 6000", "limits.map_seconds"),
         ("[limits]\noutput_bytes = 100000000", "limits.output_bytes"),
+        ("[limits]\napproval_seconds = 6000", "limits.approval_seconds"),
+        ('[approvals]\nask = ["files.overwrite_classified"]', "approvals.ask"),
+        ('[secrets.KEY]\nenv = "KEY"', "secrets"),
         ("[output]\nactive = true", "output.active"),
     ],
 )
@@ -92,6 +98,14 @@ def test_what_widens_does_not(tmp_path, text, key):
         return
     assert after.policy == before
     assert (after.applied, after.refused) == ((), (key,))
+
+
+def test_what_asks_goes_on_asking_and_no_release_stays_none(tmp_path):
+    before = policy(tmp_path, '[approvals]\nask = ["files.delete"]\ndeclassify = false\n')
+    after = narrow(before, asks(tmp_path, '[approvals]\nask = ["files.write"]\ndeclassify = true\n'))
+    assert after.policy.approvals.ask == ("files.delete", "files.write")
+    assert not after.policy.approvals.declassify
+    assert (after.applied, after.refused) == (("approvals.ask",), ("approvals.declassify",))
 
 
 def test_hidden_names_stay_hidden(tmp_path):
@@ -124,6 +138,7 @@ def test_what_says_the_same_is_neither(tmp_path):
     text += "hide_classified_names = false\nmemory = false\n"
     text += "[viewer]\npairing = false\nhigh = []\n[output]\nactive = false\n"
     text += '[limits]\ncell_seconds = 60\n[sandbox]\nminimum = "standard"\n'
+    text += "[approvals]\nask = []\ndeclassify = true\n"
     after = narrow(before, asks(tmp_path, text))
     assert (after.policy, after.applied, after.refused) == (before, (), ())
 
@@ -202,6 +217,13 @@ entries = st.fixed_dictionaries(
                 for name in ("cell_seconds", "checker_seconds", "map_seconds", "output_bytes")
             },
         ),
+        "approvals": st.fixed_dictionaries(
+            {},
+            optional={
+                "ask": st.lists(st.sampled_from(["files.write", "files.overwrite_classified"]), max_size=2),
+                "declassify": st.booleans(),
+            },
+        ),
         "sandbox": st.fixed_dictionaries({}, optional={"minimum": st.sampled_from(["full", "standard", "none"])}),
     },
 )
@@ -230,6 +252,8 @@ def test_narrowing_never_allows_more(tmp_path_factory, own, asked):
     for name in before.limits.__struct_fields__:
         assert getattr(after.limits, name) <= getattr(before.limits, name)
     assert set(after.files.unprotect) <= set(before.files.unprotect)
+    assert set(before.approvals.ask) <= set(after.approvals.ask) <= set(before.approvals.ask) | {"files.write"}
+    assert before.approvals.declassify or not after.approvals.declassify
     tops = [os.path.realpath(root) for root in before.root_paths()]
     for root in after.root_paths():
         here = os.path.realpath(root)

@@ -48,9 +48,8 @@ def test_what_is_not_ours_is_told_apart() -> None:
         (Managers(LocalProvisioner(), "python3"), "is not capkernel's"),
         (Managers(None), "another server runs it"),  # a gateway
     ):
-        with pytest.raises(NoPage, match=words) as found:
+        with pytest.raises(NoPage, match=words):
             kernels.launched(managers, "k")
-        assert "capkernel view" in str(found.value)
 
 
 def test_a_launch_says_nothing_of_its_secret() -> None:

@@ -37,7 +37,7 @@ def test_the_printed_code_pairs_once() -> None:
     assert code.isdigit()
     cookie = desk.pairing.finish("ada", code)
     assert desk.pairing.holds("ada", cookie)
-    with pytest.raises(NotPaired, match="there is no code"):
+    with pytest.raises(NotPaired, match="There is no code"):
         desk.pairing.finish("ada", code)
 
 
@@ -51,7 +51,7 @@ def test_a_wrong_code_is_refused_and_the_fourth_try_is_too_late_for_the_right_on
     for left in ("2 tries are left", "one try is left", "no try is left"):
         with pytest.raises(NotPaired, match=left):
             desk.pairing.finish("ada", desk.wrong())
-    with pytest.raises(NotPaired, match="three codes were wrong"):
+    with pytest.raises(NotPaired, match="Three codes were wrong"):
         desk.pairing.finish("ada", code)
     assert Desk().pairing.holds("ada", "") is False
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from capkernel.wire.authority import MOST_PARTS, authority_data, authority_line
-from capkernel.wire.plan import NOTHING, Plan, ScopeSite, Span, Use
+from capkernel.wire.plan import NOTHING, AskSite, Plan, ScopeSite, Span, Use
 
 SPAN = Span(1, 0, 1, 1)
 
@@ -49,6 +49,29 @@ def test_a_cell_that_can_do_nothing_says_nothing() -> None:
 )
 def test_the_text(sites: list[ScopeSite], said: str) -> None:
     assert line(*sites) == f"may: {said} · nothing else"
+
+
+ASKS = {
+    "one": (AskSite("secret", "KEY", 1, SPAN),),
+    "hostile": (AskSite("secret", "KEY · nothing else\u202e", 1, SPAN),),
+    "many": tuple(AskSite("secret", name, 1, SPAN) for name in "ABCD"),
+    "any": (AskSite("secret", "KEY", 1, SPAN), AskSite("secret", None, 1, SPAN)),
+    "release": (AskSite("declassify", None, 1, SPAN), AskSite("declassify", None, 2, SPAN)),
+}
+
+
+@pytest.mark.parametrize(
+    ("which", "said"),
+    [
+        ("one", "ask you for the secret KEY"),
+        ("hostile", "ask you for the secret 'KEY \\xb7 nothing else\\u202e'"),
+        ("many", "ask you for secrets"),
+        ("any", "ask you for secrets"),
+        ("release", "ask you to release a secret"),
+    ],
+)
+def test_what_the_person_is_asked_for(which: str, said: str) -> None:
+    assert authority_line(Plan(asks=ASKS[which])) == f"may: {said} · nothing else"
 
 
 def test_what_nobody_worked_out_is_everything() -> None:
