@@ -350,6 +350,8 @@ def test_a_value_of_a_high_origin_is_shown_after_pairing_only(server: Server, se
     assert page.headers["x-frame-options"] == "DENY"
     code, _ = printed_code(server.log)
     assert code not in page.text
+    second = program.visit_pairing()
+    assert (second.status_code, "cannot be used here" in second.text) == (403, True), "one code at a time"
     assert refused(program.ask("pair", {"code": code})) == (403, "code"), "the code is for who asked"
     wrong = code[:-1] + ("1" if code[-1] == "0" else "0")
     assert refused(person.ask("pair", {"code": wrong})) == (403, "code")
