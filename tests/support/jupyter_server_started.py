@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: Path | None = None, base: str = "/") -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         assert server.poll() is None, log.read_text() if log else server.stderr.read().decode()  # type: ignore[union-attr]
         try:
