@@ -86,7 +86,7 @@ class PersonEffects:
             return held.handle
 
     async def _new(self, name: str, label: str, cell: int) -> _Held:
-        handle, origin, life = self._handles.mint(), f"secret:{name}", self._vault.life
+        handle, origin, life = self._handles.mint(pinned=True), f"secret:{name}", self._vault.life
         if name in self._named:
             fd = self._given.get(name)
             if fd is None:

@@ -45,11 +45,13 @@ KERNEL_ERRORS = frozenset({
     "SessionNotReady", "VaultLost", "WorkerDied",
 })  # fmt: skip
 _FORGED = "cell."
+_MIME = re.compile(r"[a-z]{1,20}/[A-Za-z0-9.+-]{1,60}")
+_KINDS = 4  # that are named
 _MARKUP = re.compile(r"<[^>]*>")  # of cleaned HTML
 _LOOKED_AT = 1_000_000  # characters of HTML that are looked through for a script
 HINT: Final = (
-    "capkernel: this output needs scripts or widgets, which act as you in your page, so only its text is shown. The "
-    "operator may allow them: `[output] active = true` in the policy\n"
+    "capkernel: shown as text, because scripts and widgets in outputs are off; the operator may allow them: "
+    "`[output] active = true` in the policy\n"
 )
 _SIZES = frozenset({"width", "height"})
 
@@ -179,8 +181,17 @@ def clean_bundle(data: Any, *, active: bool = False) -> dict[str, Any]:
             # Markdown may hold raw HTML and images; its source reads well enough.
             kept["text/plain"] = clean_text(markdown)
     if "text/plain" not in kept:
-        kept["text/plain"] = f"[{', '.join(kept)}]" if kept else "[an output of a kind that is not shown here]"
+        kept["text/plain"] = f"[{', '.join(kept)}]" if kept else _not_shown(data)
     return kept
+
+
+def _not_shown(data: Any) -> str:
+    kinds = [mime for mime in data if isinstance(mime, str) and _MIME.fullmatch(mime)] if isinstance(data, dict) else []
+    return (
+        f"[an output that is not shown here: {', '.join(kinds[:_KINDS])}]"
+        if kinds
+        else "[an output that is not shown here]"
+    )
 
 
 def _stream(content: dict[str, Any]) -> Output | None:

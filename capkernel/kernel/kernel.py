@@ -407,8 +407,9 @@ class CapKernel(Kernel):
         if question.cell is None or cell is None:
             return
         cell.waits.begin(question.id)
-        what = f"{question.kind} {question.about}".rstrip()
-        cell.publish(stream("stderr", f"{DECISION_WAITS}{what}\n"))
+        if not cell.silent:
+            what = f"{question.kind} {question.about}".rstrip()
+            cell.publish(stream("stderr", f"{DECISION_WAITS}{what}\n"))
 
     def _decision_made(self, question: Waiting) -> None:
         cell = self._pipeline.running

@@ -14,13 +14,14 @@ import __future__ as futures
 import ast
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, SimpleNamespace
+from types import FrameType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from ipykernel.compiler import XCachingCompiler
@@ -42,6 +43,8 @@ from capkernel.worker.names import NameLog
 from capkernel.worker.reserve import Reserve
 from capkernel.worker.session import SocketSession, request_of
 from capkernel.worker.timing import Stopwatch, with_timing
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 # The others are part of the language by now or, as the one joke among them, change what parses.
 _KEPT_FUTURES = futures.annotations.compiler_flag
@@ -104,8 +107,10 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
     reserve = Reserve()
 
     def showtraceback(self, exc_tuple: Any = None, *arguments: Any, **options: Any) -> None:
-        if issubclass((sys.exc_info() if exc_tuple is None else exc_tuple)[0] or Exception, MemoryError):
+        kind, _, traceback = sys.exc_info() if exc_tuple is None else exc_tuple
+        if issubclass(kind or Exception, MemoryError):
             self.reserve.release()
+        _end_at_the_cell(traceback)
         super().showtraceback(exc_tuple, *arguments, **options)
 
     def transform_cell(self, raw_cell: str) -> str:
@@ -151,6 +156,17 @@ class WorkerShell(Stopwatch, ZMQInteractiveShell):
         raise PermissionError("commands run only through a capability")
 
     system_piped = system_raw = system
+
+
+def _end_at_the_cell(traceback: TracebackType | None) -> None:
+    """Cut off the frames at the end that are this package's own: what a cell asked for failed, not how it is asked."""
+    last = None
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            last = traceback
+        traceback = traceback.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 class WorkerKernel(IPythonKernel):

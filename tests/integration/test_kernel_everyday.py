@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -164,3 +165,13 @@ def test_exit_ends_nothing(kernel: LiveKernel) -> None:
     assert kernel.run("exit()").codes == ["unsafe-feature"]
     assert kernel.run("raise SystemExit(3)").reply["status"] in ("ok", "error")
     assert kernel.run("1 + 1").text == "2"
+
+
+def test_a_traceback_ends_at_the_cell(kernel: LiveKernel) -> None:
+    ran = kernel.run("with request_file_system('.') as fs:\n    fs.access('missing.txt').read()")
+    assert ran.reply["ename"] == "FileNotFoundError"
+    shown = "\n".join(ran.reply["traceback"])
+    assert "missing.txt" in shown
+    assert "capkernel" not in shown, "how a cell asks is nobody's mistake"
+    ran = kernel.run("def own() -> None:\n    raise ValueError('mine')\nown()")
+    assert "in own" in re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(ran.reply["traceback"]))
