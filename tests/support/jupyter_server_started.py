@@ -64,7 +64,7 @@ def jupyter_environment(place: Path, *, argv: list[str] | None = None, provision
     (kernels / "kernel.json").write_text(json.dumps(spec))
     enabled = place / "config" / "jupyter_server_config.d"
     enabled.mkdir(parents=True)
-    shutil.copy(REPOSITORY / "jupyter-config" / "capkernel.json", enabled)
+    shutil.copy(REPOSITORY / "capkernel/viewer/jupyter/config/capkernel.json", enabled)
     card = importlib.resources.files("capkernel.viewer") / "labextension"
     shutil.copytree(str(card), place / "data" / "labextensions" / "@capkernel" / "card")
     (place / "run").mkdir(mode=0o700)
