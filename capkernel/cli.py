@@ -98,6 +98,7 @@ def _install(arguments: argparse.Namespace) -> int:
     from capkernel.bridge.launch import KERNEL_NAME, kernel_argv
     from capkernel.checker.cache import build_cache
     from capkernel.checker.pinned import problem
+    from capkernel.commands import jupyter_page
 
     wrong = problem()
     if wrong:
@@ -108,10 +109,12 @@ def _install(arguments: argparse.Namespace) -> int:
         shutil.copytree(_kernelspec_files(), source)
         spec = json.loads((source / "kernel.json").read_text())
         spec["argv"] = kernel_argv()  # this interpreter by its absolute path, whatever `python` is in the server
-        if not arguments.sys_prefix:
+        if not arguments.sys_prefix or not jupyter_page.provisioner_registered():
             # Servers of other environments read it, too, and refuse a kernelspec whose provisioner they do not have.
             del spec["metadata"]["kernel_provisioner"]
-            _out.print("secrets are shown in the Jupyter page only with --sys-prefix, in the server's own environment")
+            _out.print(
+                "secrets are shown in the Jupyter page only with pip install and --sys-prefix, where the server is"
+            )
         (source / "kernel.json").write_text(json.dumps(spec, indent=1))
         try:
             place = KernelSpecManager().install_kernel_spec(

@@ -7,6 +7,7 @@ the vault, and none answers anything, so success, failure, time and size cannot 
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Never, TypeVar, final
 
@@ -80,6 +81,24 @@ def _refuse(*_: object) -> Never:
 # Set from outside the class, so that the checker and completion see only what a cell may use.
 for _name in _NO_OBSERVABLE:
     setattr(Classified, f"__{_name}__", _refuse)
+
+
+_dropped: deque[str] = deque()
+
+
+def _note_drop(gone: Classified[Any]) -> None:
+    # Called at any point of any thread: it appends to a list, and nothing else.
+    handle = getattr(gone, "_handle", None)
+    if handle is not None:
+        _dropped.append(handle)
+
+
+setattr(Classified, "__del__", _note_drop)
+
+
+def take_dropped(most: int) -> tuple[str, ...]:
+    """Worker side only: the handles of values that nothing refers to any more, each once, at most so many."""
+    return tuple(_dropped.popleft() for _ in range(min(most, len(_dropped))))
 
 
 def classify(value: T, /, *, label: str | None = None) -> Classified[T]:

@@ -17,7 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -46,9 +46,11 @@ from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
 from capkernel.wire.authority import authority_line
+from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.plan import VERB_OF_METHOD, Plan
 from capkernel.wire.types import Mismatch
 from capkernel.wire.worker import (
+    MAX_DROPPED,
     QUICK_METHODS,
     AskRelease,
     AskSecret,
@@ -56,11 +58,13 @@ from capkernel.wire.worker import (
     CallResult,
     Classify,
     CloseScope,
+    Dropped,
     Failure,
     Invoke,
     MapClassified,
     MaskShown,
     OpenScope,
+    Post,
     ZipClassified,
 )
 
@@ -122,6 +126,7 @@ class Broker:
         self.secure_output: SecureOutput | None = None  # set before the first cell
         self.at_end: list[Callable[[], None]] = []  # blocking steps of `close`
         self._cell: _Cell | None = None
+        self._dropped: list[tuple[str, bool]] = []  # values that are still to be released
         self._running = 0  # effects that are being done, of whatever cell
         self._methods: dict[str, Callable[[FileHandle, _Cell, bytes], tuple[Any, bytes]]] = {
             "exists": lambda file, cell, _: (self._files.exists(file, cell.number), b""),
@@ -269,7 +274,7 @@ class Broker:
                     value, out = await self._given_by_person(effect, cell)
                 else:
                     path = effect.argument if isinstance(effect, OpenScope) else self._path_of(effect)
-                    value, out = await self._decided(effect, cell, blob)
+                    value, out = await self._decided(effect, cell, blob, path)
             finally:
                 cell.waiting -= 1
             return CallResult(message.call, value), out
@@ -300,18 +305,18 @@ class Broker:
             raise revoked()
         return answer
 
-    async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+    async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes, path: str) -> tuple[Any, bytes]:
         """Do the effect, and ask the person first when the policy says so: once more whenever it is another one by the
-        time it was allowed."""
+        time it was allowed. path: as the cell wrote it."""
         while True:
             try:
                 async with cell.slots:
                     return await self._perform(effect, cell, blob)
             except NeedsPerson as needed:
                 question = needed.ask
-            answer = await self.approvals.ask(question, cell.number)
+            answer = await self.approvals.ask(replace(question, about=path), cell.number)
             if isinstance(answer, Denied):
-                raise denied(f"{question.title}: {answer.reason}")
+                raise denied(f"{question.kind} {path}: {answer.reason}")
             if self._cell is not cell:
                 raise revoked()
             self._asking.allow(cell.number, question)
@@ -535,12 +540,16 @@ class Broker:
 
     # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def post(self, message: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
+    def post(self, message: Post, blob: bytes) -> None:
         """An operation on Classified values. No answer: what is refused leaves a handle that is poison."""
         cell = self._cell
         if isinstance(message, MaskShown):
+            self._secrets.show(message.handle)
             if self.secure_output is not None and cell is not None and self._secrets.knows(message.handle):
                 self.secure_output.shown(message.handle, cell.number)
+            return
+        if isinstance(message, Dropped):
+            self._drop(message.handles)
             return
         if not self._secrets.accept(message.new):
             self._refuse_post(message, cell, "the handle is malformed, was used before, or is one too many")
@@ -586,6 +595,23 @@ class Broker:
                 if bundle.functions:
                     require_types(bundle, blob)
                 self._vault.map(message.new, message.source, bundle, blob, message.flat)
+
+    def _drop(self, handles: tuple[str, ...]) -> None:
+        if len(handles) > MAX_DROPPED:
+            raise RemoteProtocolError("more values dropped at once than one message may name")
+        self._dropped += self._secrets.drop(handles)
+        # An effect, a write or an entry of the secure output that is under way may ask for its value yet.
+        if not self._running and self._sink.idle and (self.secure_output is None or self.secure_output.idle):
+            gone, self._dropped = self._dropped, []
+            for start in range(0, len(gone), MAX_DROPPED):
+                part = gone[start : start + MAX_DROPPED]
+                self._vault.drop(tuple(handle for handle, _ in part), tuple(shown for _, shown in part))
+
+    def worker_lost(self) -> None:
+        """The worker ended, and with it every name of a classified value."""
+        known = self._secrets.known()
+        for start in range(0, len(known), MAX_DROPPED):
+            self._drop(tuple(known[start : start + MAX_DROPPED]))
 
     def _spoil(self, handle: str, reason: str) -> None:
         try:

@@ -151,6 +151,11 @@ class ClassifiedFiles:
         self._running.add(task)
         task.add_done_callback(self._finished)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no write waits to be handed to the vault, or for the vault."""
+        return not self._running
+
     async def settle(self, seconds: float, grace: float = 1.0) -> None:
         """Wait for what is under way, at most so long, then give the rest up; what does not let go within `grace`
         seconds hangs in the file system, and is left behind."""

@@ -86,7 +86,7 @@ class PersonEffects:
             return held.handle
 
     async def _new(self, name: str, label: str, cell: int) -> _Held:
-        handle, origin, life = self._handles.mint(), f"secret:{name}", self._vault.life
+        handle, origin, life = self._handles.mint(pinned=True), f"secret:{name}", self._vault.life
         if name in self._named:
             fd = self._given.get(name)
             if fd is None:
@@ -110,7 +110,15 @@ class PersonEffects:
             raise denied(f"the vault cannot take a secret now: {problem}") from None
         facts = (("name", name), ("cell", str(cell)), ("what happens", "it goes to the vault; cells get a handle"))
         question = AskPerson(
-            _SECRET, f"type the secret {name}", (name,), facts, needs="secret", reason=label, handle=handle, key=key
+            _SECRET,
+            f"type the secret {name}",
+            (name,),
+            facts,
+            needs="secret",
+            reason=label,
+            handle=handle,
+            key=key,
+            about=name,
         )
         answer = await self._approvals.ask(question, cell)
         if isinstance(answer, Denied):

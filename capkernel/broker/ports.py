@@ -49,6 +49,9 @@ class VaultPort(Protocol):
         """`new` is poison; the reason is for the person, of types and names. origin, text: what a value read from there
         would have been: then it has the lineage of one that was."""
 
+    def drop(self, handles: tuple[str, ...], shown: tuple[bool, ...]) -> None:
+        """No cell can reach these values any more; whether the person was shown each one's mask."""
+
     def origins(self, handle: str) -> frozenset[str] | None:
         """Where everything the value was made from came from, from the posts alone."""
 

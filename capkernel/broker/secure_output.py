@@ -62,6 +62,11 @@ class SecureOutput:
         if self._pump is None or self._pump.done():
             self._pump = asyncio.get_running_loop().create_task(self._hand_over())
 
+    @property
+    def idle(self) -> bool:
+        """Whether no entry waits to be handed to the vault, or for the vault."""
+        return not self._waiting and not self._asked and (self._pump is None or self._pump.done())
+
     async def settle(self, seconds: float) -> None:
         """Wait for the entries under way, at most so long."""
         try:

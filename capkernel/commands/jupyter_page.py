@@ -33,11 +33,16 @@ def line_ambient() -> str:
     return "secrets in the Jupyter page: shown, on request, by a Jupyter server of this environment"
 
 
+def provisioner_registered() -> bool:
+    """Whether servers of this environment have our provisioner."""
+    return bool(entry_points(group=_GROUP, name=NAME))
+
+
 def _server_problems() -> list[str]:
     found = []
     if not extension_enabled([Path(place) for place in jupyter_config_path()]):
         found.append(f"the server extension is off (jupyter server extension enable {EXTENSION})")
-    if not entry_points(group=_GROUP, name=NAME):
+    if not provisioner_registered():
         found.append(f"the provisioner {NAME} is not registered here (pip install capkernel in this environment)")
     if not any((Path(place) / LABEXTENSION / "package.json").is_file() for place in jupyter_path("labextensions")):
         found.append("the card for JupyterLab is not installed here (pip install capkernel in this environment)")

@@ -37,6 +37,9 @@ def main() -> None:
     if not arguments.policy and policy and not os.path.isabs(policy):
         # Relative to the notebook's directory it would be a file that came with the notebook.
         sys.exit("capkernel: CAPKERNEL_POLICY must be an absolute path")
+    # A pipe with the viewer secret of the server that launches us; it is read by the real kernel, and stays open to it.
+    # Looked at before anything is opened here, which could get its number where the launcher's pipe was lost.
+    secret = secret_pipe.checked(arguments.viewer_secret)
     base = os.getcwd()
     if not os.path.isabs(sys.executable):
         sys.exit("capkernel: the path of the Python interpreter is not known")
@@ -54,8 +57,6 @@ def main() -> None:
         "-f", os.path.join(base, arguments.connection_file), "--base", base, "--runtime", directory,
         "--lock", str(lock), "--environment", str(environment),
     ]  # fmt: skip
-    # A pipe with the viewer secret of the server that launches us; it is read by the real kernel, and stays open to it.
-    secret = secret_pipe.checked(arguments.viewer_secret)
     if secret is not None:
         os.set_inheritable(secret, True)
         argv += ["--viewer-secret", str(secret)]

@@ -30,6 +30,7 @@ from capkernel.kernel.supervisor import Parts
 from capkernel.kernel.view import ViewServer
 from capkernel.kernel.worker_spawn import WorkerSpawner, memory_limit
 from capkernel.policy.excluded import Exclusions
+from capkernel.policy.model import Limits as PolicyLimits
 from capkernel.policy.model import Policy
 from capkernel.policy.resolve import resolve_ambient
 from capkernel.sandbox import Level
@@ -106,7 +107,7 @@ class Assembly:
         keeper, runner = spawners(keeper_profile(), runner_profile(), cwd=str(vault_directory))
         secure = self._secure_file()  # made before the exclusions, which know files by their inode
         vault = VaultClient(
-            spawn_keeper=keeper, spawn_runner=runner, limits=vault_limits(self.policy.limits.map_seconds),
+            spawn_keeper=keeper, spawn_runner=runner, limits=vault_limits(self.policy.limits),
             on_lost=lambda why: self._lost(why), secure_output=None if secure is None else secure.fd,
         )  # fmt: skip
         audit = AuditLog.open_ambient(self.session)
@@ -169,8 +170,8 @@ class Assembly:
         return Level.parse(self.policy.sandbox.minimum)
 
 
-def vault_limits(map_seconds: float) -> Limits:
+def vault_limits(said: PolicyLimits) -> Limits:
     """At most a quarter of the machine's memory: a value beyond it is poison, and the others live on."""
-    usual = Limits(job_seconds=map_seconds)
+    usual = Limits(job_seconds=said.map_seconds, kept_values=said.kept_values)
     memory = memory_limit()
     return usual if memory is None else replace_struct(usual, total_bytes=min(usual.total_bytes, memory // 3))

@@ -11,7 +11,12 @@ from capkernel.broker.questions import Waiting
 from capkernel.checker.protocol import Accepted, Look, Looked, Rejected
 from capkernel.wire.local_names import NO_NAMES, LocalNames
 from capkernel.wire.plan import Plan
-from capkernel.wire.worker import Call, CallResult, Classify, Invoke, MapClassified, MaskShown, ZipClassified
+from capkernel.wire.worker import (
+    Call,
+    CallResult,
+    Invoke,
+    Post,
+)
 
 
 class CheckerPort(Protocol):
@@ -61,8 +66,11 @@ class BrokerPort(Protocol):
     async def read_module(self, path: str, cell: int) -> bytes | None:
         """The text of a module beside the notebook, read for `cell`; None when there is none that may be read."""
 
-    def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
+    def post(self, operation: Post, blob: bytes) -> None:
         """Hand a Classified operation on. Nothing comes back, and it never blocks."""
+
+    def worker_lost(self) -> None:
+        """Another worker follows, which holds nothing of the last one's."""
 
     async def close(self) -> None:
         """Finish what was promised, give everything back."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ _serves_pages = False
 def hand_over() -> None:
     """From now on, kernels that this process starts get a viewer secret. For a server that has our page handlers."""
     global _serves_pages
-    _serves_pages = True
+    _serves_pages = sys.platform == "linux"  # elsewhere a kernel has no socket for it
 
 
 @dataclass(frozen=True)

@@ -309,6 +309,7 @@ class Supervisor:
     async def _restart(self) -> None:
         """Start what is down. A new worker gets a checker that knows nothing of the old one's names."""
         if self._worker is None or self._worker.ended:
+            self._parts.broker.worker_lost()
             old, self._checker = self._checker, None
             await asyncio.gather(self._start_worker(), self._close_checker(old))
         if self._checker is None and not self._unfit:

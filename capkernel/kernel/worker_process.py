@@ -31,6 +31,7 @@ from capkernel.wire.worker import (
     Classify,
     Comm,
     Complete,
+    Dropped,
     Evaluate,
     Execute,
     Failure,
@@ -42,6 +43,7 @@ from capkernel.wire.worker import (
     Invoke,
     MapClassified,
     MaskShown,
+    Post,
     Published,
     Ready,
     Shutdown,
@@ -101,7 +103,7 @@ class Handlers:
     asked: Callable[[InputRequest], None]
     call: Callable[[Call, bytes], Awaitable[tuple[CallResult, bytes]]]
     call_quickly: Callable[[int, Invoke], tuple[CallResult, bytes]]
-    post: Callable[[Classify | MapClassified | ZipClassified | MaskShown, bytes], None]
+    post: Callable[[Post, bytes], None]
     ended: Callable[[WorkerProcess], None]
 
 
@@ -252,14 +254,14 @@ class WorkerProcess(asyncio.Protocol):
                 task = asyncio.get_running_loop().create_task(self._call(message, blob))
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
-            case Classify() | MapClassified() | ZipClassified() | MaskShown():
+            case Classify() | MapClassified() | ZipClassified() | MaskShown() | Dropped():
                 self._post(message, blob)
             case InputRequest():
                 self._handlers.asked(message)
             case Ready():
                 self._take_report(message)
 
-    def _post(self, message: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes) -> None:
+    def _post(self, message: Post, blob: bytes) -> None:
         try:
             self._handlers.post(message, blob)
         except RemoteProtocolError:

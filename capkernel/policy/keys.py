@@ -105,6 +105,13 @@ KEYS: Final[dict[str, Key]] = {
             _NARROWER + "lowers it",
         ),
         Key(
+            "limits.kept_values",
+            "a number, at most 10000",
+            "How many classified values the vault keeps for you when no cell can reach them any more, those that were "
+            "shown before others; the rest is given up.",
+            _NARROWER + "lowers it",
+        ),
+        Key(
             "limits.approval_seconds",
             "seconds, more than 0, at most 86400",
             "How long a question waits for your decision; then the answer is no. A cell's own time stands still "
@@ -241,6 +248,7 @@ classified = [
 #cell_memory_mb = 1_048_576
 #output_bytes = 10_485_760
 #approval_seconds = 120
+#kept_values = 100
 
 [sandbox]
 # full, standard, partial or none: below it no session starts.

@@ -16,6 +16,7 @@ SandboxLevel = Literal["full", "standard", "partial", "none"]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 Megabytes = Annotated[int, msgspec.Meta(ge=256, le=2**20)]
 Bytes = Annotated[int, msgspec.Meta(gt=0, le=2**40)]
+Kept = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 SecretName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
@@ -39,7 +40,7 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[limits]`: wall seconds of a cell, of its check, of one pure function in the vault; MiB that cells and what they
     left may take, never more than most of the machine's (the default); bytes of a cell's output; seconds that a
-    question waits for the person."""
+    question waits for the person; classified values that are kept for the person when no cell can reach them."""
 
     cell_seconds: Seconds = 60.0
     checker_seconds: Seconds = 10.0
@@ -47,6 +48,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_bytes: Bytes = 10_485_760
     cell_memory_mb: Megabytes = 2**20
     approval_seconds: Seconds = 120.0
+    kept_values: Kept = 100
 
 
 class Sandbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -45,6 +45,7 @@ from capkernel.wire.vault import (
     Mirrored,
     NewRunner,
     Put,
+    Release,
     ReleaseShown,
     Reveal,
     Revealed,
@@ -223,6 +224,15 @@ class VaultClient:
         else:
             self._lineage.derive(new, ())
         self._send(Spoil(new, reason))
+
+    def drop(self, handles: tuple[str, ...], shown: tuple[bool, ...]) -> None:
+        """No cell can reach these values any more. Some are kept for the person, those that were `shown` before others
+        (`Limits.kept_values`)."""
+        known = [(handle, seen) for handle, seen in zip(handles, shown, strict=True) if handle in self._lineage]
+        for handle, _ in known:
+            self._lineage.drop(handle)
+        if known:
+            self._send(Release(tuple(handle for handle, _ in known), tuple(seen for _, seen in known)))
 
     def origins(self, handle: str) -> frozenset[str] | None:
         """The origins of everything the value was made from, from the posts alone; None for an unknown handle."""

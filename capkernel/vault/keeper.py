@@ -1,7 +1,8 @@
 """The keeper: every classified value of a session, as encoded bytes by handle.
 
 Rule 1: no value is decoded here but str and bytes at a sink; numpy and pandas are never imported; no user code runs.
-Rule 2: a handle is accepted once. A post that names an existing one as new changes nothing.
+Rule 2: a post that names an existing handle as new changes nothing; that one which was released is not named again, the
+kernel sees to.
 Rule 3: whatever fails makes poison for one handle, and everything made from poison is poison. Nothing is answered.
 Rule 4: a value never refers to other handles; captured ones are sent along with the job that needs them, and no others,
 so the lineage of a result holds everything its function could see.
@@ -24,13 +25,13 @@ from capkernel.vault.descriptors import read_bounded, write_all
 from capkernel.vault.entries import Entry
 from capkernel.vault.mirror import append_entry
 from capkernel.vault.person import MAX_EXACT, Releases, TypedSecrets, why_not
+from capkernel.vault.retained import Retained
 from capkernel.wire import values
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.shown import (
     MAX_JSON_BYTES,
     Pending,
     Poison,
-    Release,
     Shown,
     Unknown,
     from_json,
@@ -38,6 +39,7 @@ from capkernel.wire.shown import (
     release_to_json,
     to_json,
 )
+from capkernel.wire.shown import Release as ShownRelease
 from capkernel.wire.vault import (
     Begin,
     Count,
@@ -58,6 +60,7 @@ from capkernel.wire.vault import (
     Mirrored,
     Piece,
     Put,
+    Release,
     ReleaseShown,
     Reveal,
     Revealed,
@@ -81,6 +84,7 @@ Message = (
     | Map
     | Zip
     | Spoil
+    | Release
     | Write
     | SecureFile
     | Mirror
@@ -128,7 +132,8 @@ class Keeper:
         self._start = start
         self._limits: Limits | None = None
         self._entries: dict[str, Entry] = {}
-        self._queue: deque[_WaitingMap | Zip | Mirror | Settle] = deque()
+        self._queue: deque[_WaitingMap | Zip | Mirror | Release | Settle] = deque()
+        self._retained = Retained(0, 0)
         self._writes: dict[str, list[_WaitingWrite]] = {}
         # The handle the running job will fill, or whom it renders for.
         self._running: str | _Rendered | None = None
@@ -149,6 +154,7 @@ class Keeper:
         match message:
             case Begin():
                 self._limits = message.limits
+                self._retained = Retained(message.limits.kept_values, message.limits.kept_bytes)
             case Put():
                 self._put(message, blob)
             case Fill():
@@ -169,7 +175,7 @@ class Keeper:
             case SecureFile():
                 assert descriptor is not None
                 self._secure_output = descriptor
-            case Mirror():
+            case Mirror() | Release():
                 self._queue.append(message)
             case Describe():
                 entry = self._entries.get(message.handle)
@@ -202,6 +208,8 @@ class Keeper:
                 self._tell(Settled(head.ticket))
             elif isinstance(head, Zip):
                 self._zip(head)
+            elif isinstance(head, Release):
+                self._release(head)
             elif isinstance(head, Mirror):
                 if not self._present(head):
                     return
@@ -264,6 +272,14 @@ class Keeper:
             entry.state, entry.blob = "value", blob
             self._held_bytes += len(blob)
             self._settled(handle)
+
+    def _release(self, message: Release) -> None:
+        for handle, shown in zip(message.handles, message.shown, strict=True):
+            entry = self._entries.get(handle)
+            if entry is None or entry.state == "pending":  # of what was posted before, only what a person still types
+                continue
+            for gone in self._retained.add(handle, len(entry.blob), shown=shown):
+                self._held_bytes -= len(self._entries.pop(gone).blob)
 
     def _poison(self, handle: str, reason: str, place: str = "") -> None:
         entry = self._entries[handle]
@@ -427,7 +443,14 @@ class Keeper:
     def _render(self, message: _Rendered) -> bool:
         """Start rendering. False when there is no runner yet."""
         assert self._limits is not None
-        blob = self._entries[message.handle].blob
+        entry = self._entries.get(message.handle)
+        if entry is None:  # released while it waited
+            if isinstance(message, ShowRelease):
+                self._seal_release(message, ShownRelease(problem=why_not(None)))
+            else:
+                self._show(message, Unknown())
+            return True
+        blob = entry.blob
         job = Job(
             number=self._jobs + 1,
             bundle=_BUNDLES[type(message)],
@@ -472,7 +495,7 @@ class Keeper:
         if not problem and len(self._reveals) >= _MAX_REVEALS:
             problem = "too many values are being shown at once"
         if problem:
-            self._seal_release(message, Release(problem=problem))
+            self._seal_release(message, ShownRelease(problem=problem))
         else:
             self._reveals.append(message)
 
@@ -482,9 +505,13 @@ class Keeper:
         except values.BadValue:
             text = None
         exact = text if isinstance(text, str) else None
-        self._seal_release(message, self._releases.shown(message.handle, self._entries[message.handle], exact))
+        entry = self._entries.get(message.handle)
+        if entry is None:  # released while it was rendered
+            self._seal_release(message, ShownRelease(problem=why_not(None)))
+        else:
+            self._seal_release(message, self._releases.shown(message.handle, entry, exact))
 
-    def _seal_release(self, message: ShowRelease, release: Release) -> None:
+    def _seal_release(self, message: ShowRelease, release: ShownRelease) -> None:
         sealed = _sealed(release_to_json(release), message.key, release_name(message.handle))
         self._tell(ReleaseShown(message.ticket, sealed))
 

@@ -54,9 +54,10 @@ def answer(path: str, asked: Asked, link: Link) -> dict[str, Any]:
     return made(link, asked)
 
 
-def session(found: Session) -> dict[str, Any]:
+def session(found: Session, waiting: int) -> dict[str, Any]:
+    """waiting: how many questions it has for the person."""
     where = visible(found.directory)
-    return {"name": found.name, "directory": where, "pid": found.pid, "started": found.started}
+    return {"name": found.name, "directory": where, "pid": found.pid, "started": found.started, "waiting": waiting}
 
 
 def _state(link: Link, asked: Asked) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class ViewerServer:
         self._files = {"/" + name: (_file(name), _kind(name)) for name in _PAGE}
         self._files["/"] = self._files.pop("/index.html")
         self._lock = threading.Lock()
+        self._known: dict[str, Session] = {}  # what the page was told of last
         self._token: str | None = None
         self._token_ends = 0.0
         self._cookie: str | None = None
@@ -122,15 +123,29 @@ class ViewerServer:
 
     def answer(self, path: str, asked: Asked) -> dict[str, Any]:
         if path == "/api/sessions":
-            return {"sessions": [answers.session(session) for session in self._find()]}
+            found = self._find()
+            with self._lock:
+                self._known = {session.name: session for session in found}
+            return {"sessions": [answers.session(session, self._waiting(session)) for session in found]}
         with self._open(asked.session) as link:
             return answers.answer(path, asked, link)
 
     def _open(self, name: str) -> Link:
-        for session in self._find():
+        with self._lock:
+            known = self._known.get(name)
+        for session in [known] if known is not None else self._find():
             if session.name == name:
-                return Link.open(session.runtime, "page")
+                link = Link.open(session.runtime, "page")
+                if link.welcome.session == name:
+                    return link
+                link.close()
         raise _Refusal(404, "this session has ended")
+
+    def _waiting(self, session: Session) -> int:
+        """How many questions wait in it."""
+        with contextlib.suppress(LinkRefused, OSError), Link.open(session.runtime, "page") as link:
+            return len(link.questions().questions)
+        return 0
 
 
 class _Server(http.server.ThreadingHTTPServer):

@@ -2,7 +2,8 @@
 
 All are streams in the layout of `wire.frames`. A message that hands over a descriptor (`NewRunner`, `Fill`, `Write`,
 `SecureFile`, `Job`) is sent with exactly one descriptor as ancillary data on its first byte; the receiver queues
-descriptors and gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`, `Spoil`) are never answered.
+descriptors and gives each such message the next one. Posts (`Put`, `Fill`, `Map`, `Zip`, `Spoil`, `Release`) are never
+answered.
 
 Rule 1: values travel only between the keeper and the process of one job, over a stream of that job's own. So the
 runner's memory never holds one, and no job can find what an earlier one left there.
@@ -28,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True):
     fill_bytes: int = 64 * 1024**2  # of a file that `Fill` reads
     job_input_bytes: int = 1024**3  # argument, captured data and captured handles together
     total_bytes: int = 4 * 1024**3  # all values the keeper holds; beyond it new ones become poison
+    kept_values: int = 100  # that no cell can reach any more, for the person
+    kept_bytes: int = 256 * 1024**2  # of those
 
 
 class FunctionBundle(msgspec.Struct, frozen=True):
@@ -115,6 +118,14 @@ class Spoil(msgspec.Struct, tag="spoil", frozen=True):
 
     new: str
     reason: str
+
+
+class Release(msgspec.Struct, tag="release", frozen=True):
+    """When everything posted before is done, no cell can reach these values any more. The keeper keeps some for the
+    person (`Limits`), those it was `shown` first. Not answered."""
+
+    handles: tuple[str, ...]
+    shown: tuple[bool, ...]
 
 
 class Write(msgspec.Struct, tag="write", frozen=True):
@@ -208,6 +219,7 @@ ToKeeper = (
     | Map
     | Zip
     | Spoil
+    | Release
     | Write
     | SecureFile
     | Mirror

@@ -276,6 +276,14 @@ class MaskShown(msgspec.Struct, tag="mask_shown", frozen=True):
     handle: str
 
 
-FromWorker = (
-    Ready | Published | Comm | InputRequest | Finished | Call | Classify | MapClassified | ZipClassified | MaskShown
-)
+class Dropped(msgspec.Struct, tag="dropped", frozen=True):
+    """These Classified values are gone from the worker: no cell can name them again. At most MAX_DROPPED. No answer."""
+
+    handles: tuple[str, ...]
+
+
+MAX_DROPPED: Final = 10_000
+
+Post = Classify | MapClassified | ZipClassified | MaskShown | Dropped
+
+FromWorker = Ready | Published | Comm | InputRequest | Finished | Call | Post

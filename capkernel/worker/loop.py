@@ -23,11 +23,23 @@ from ipykernel.jsonutil import json_clean
 
 import capkernel.api
 from capkernel.api import membrane as installed
+from capkernel.api.classified import take_dropped
 from capkernel.wire.codekey import FIRST_UNNUMBERED, cell_filename
 from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.local_names import BEFORE_NAME, plain_name
 from capkernel.wire.local_renaming import rename
-from capkernel.wire.worker import Comm, Complete, Evaluate, Execute, Finished, Inspect, Published, Ready
+from capkernel.wire.worker import (
+    MAX_DROPPED,
+    Comm,
+    Complete,
+    Dropped,
+    Evaluate,
+    Execute,
+    Finished,
+    Inspect,
+    Published,
+    Ready,
+)
 from capkernel.worker import bars, looking
 from capkernel.worker.channel import Channel, Request
 from capkernel.worker.functions import Functions
@@ -98,6 +110,7 @@ class Worker:
             except Exception as problem:
                 finished = Finished(request.request, _failure(type(problem).__name__, f"in the worker: {problem}"))
             self._flush()
+            self._tell_dropped()
             self._finish(finished)
 
     async def _answer(self, request: Request, blob: bytes) -> Finished:
@@ -186,6 +199,10 @@ class Worker:
             kernel.shell.showtraceback()
         kernel.set_parent([], cell, "shell")  # what threads print from now on belongs to the latest cell again
         return Finished(message.request, {"status": "ok"})
+
+    def _tell_dropped(self) -> None:
+        while dropped := take_dropped(MAX_DROPPED):
+            self._channel.send(Dropped(dropped))
 
     def _finish(self, finished: Finished) -> None:
         try:

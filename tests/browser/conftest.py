@@ -1,29 +1,28 @@
-"""Chromium for the tests of the viewer's tab."""
+"""Chromium: one for each module, and what a test asks of it."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from jupyter_server_started import FLAGS
+from notebook_page import chromium_path
+from playwright.sync_api import Browser, BrowserContext, Playwright, sync_playwright
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync",
-         # A name that resolves to us, as in DNS rebinding.
-         "--host-resolver-rules=MAP rebound.example 127.0.0.1"]  # fmt: skip
+REBOUND = "--host-resolver-rules=MAP rebound.example 127.0.0.1"  # a name that resolves to us, as in DNS rebinding
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    where = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    assert where is not None
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=where, args=FLAGS)
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
         yield started
-        started.close()
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    started = playwright.chromium.launch(executable_path=chromium_path(), args=[*FLAGS, REBOUND])
+    yield started
+    started.close()
 
 
 @pytest.fixture

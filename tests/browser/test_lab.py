@@ -11,18 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jupyter_server_started import FLAGS, TOKEN, free_port, wait_until_it_answers
-from playwright.sync_api import Page, sync_playwright
+from jupyter_server_started import TOKEN, free_port, wait_until_it_answers
+from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[str]:
-    """The address of a JupyterLab started by `capkernel lab`, on a copy of the tour."""
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a JupyterLab started by `capkernel lab`, on two copies of the tour; NAME is to be filled in."""
+    tmp_path = tmp_path_factory.mktemp("lab")
     shutil.copytree(REPOSITORY / "notebooks", tmp_path / "notebooks", ignore=shutil.ignore_patterns("*.executed.*"))
+    shutil.copy(tmp_path / "notebooks" / "tour.ipynb", tmp_path / "notebooks" / "again.ipynb")
     port = free_port()
     environment = {
         **os.environ,
@@ -36,18 +38,17 @@ def lab(tmp_path: Path) -> Iterator[str]:
     )  # fmt: skip
     try:
         wait_until_it_answers(server, port)
-        yield f"http://127.0.0.1:{port}/lab/tree/tour.ipynb?token={TOKEN}"
+        yield f"http://127.0.0.1:{port}/lab/workspaces/NAME/tree/NAME.ipynb?token={TOKEN}"
     finally:
         server.terminate()
         server.communicate(timeout=30)
 
 
 @pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser.new_page(viewport={"width": 1200, "height": 1000})
-        browser.close()
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1200, "height": 1000})
+    yield context.new_page()
+    context.close()
 
 
 NONE_RUNS = "() => ![...document.querySelectorAll('.jp-InputPrompt')].some(prompt => prompt.textContent.includes('*'))"
@@ -66,7 +67,7 @@ def run_selected_until(page: Page, words: str) -> None:
 
 
 def test_the_tour_runs_and_a_refusal_is_seen(lab: str, page: Page) -> None:
-    page.goto(lab)
+    page.goto(lab.replace("NAME", "tour"))
     page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
     page.wait_for_selector(".jp-Toolbar-kernelName:has-text('capkernel')", timeout=60_000)
     page.locator(".jp-Notebook .jp-Cell").first.click()
@@ -83,7 +84,7 @@ def test_the_tour_runs_and_a_refusal_is_seen(lab: str, page: Page) -> None:
 
 
 def test_run_all_stops_at_a_refusal(lab: str, page: Page) -> None:
-    page.goto(lab)
+    page.goto(lab.replace("NAME", "again"))
     page.wait_for_selector(".jp-Toolbar-kernelName:has-text('capkernel')", timeout=60_000)
     page.locator(".jp-Notebook .jp-Cell").first.click()
     page.get_by_role("menuitem", name="Run", exact=True).click()

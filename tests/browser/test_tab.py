@@ -14,6 +14,7 @@ from PIL import Image
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from capkernel.broker.ledger import Origin
+from capkernel.policy.decision import AskPerson
 from capkernel.viewer.web import ViewerServer
 from capkernel.wire.view import UsedFunction
 
@@ -294,7 +295,32 @@ def test_copy_takes_the_text_and_says_what_that_means(page: Page) -> None:
     assert page.evaluate("() => navigator.clipboard.readText()") == "canary-one " + MARKUP
 
 
-def test_errors_say_what_to_do(page: Page) -> None:
-    page.route("**/api/reveal", lambda route: route.abort())
+def test_errors_say_what_to_do_and_pass(page: Page) -> None:
+    page.route("**/api/*", lambda route: route.abort())
     card(page, ONE).locator(".reveal").click()
     expect(page.locator("#status.bad")).to_contain_text("is `capkernel view` still running?")
+    page.unroute_all()
+    expect(page.locator("#status")).to_have_text("up to date again", timeout=60_000)
+
+
+def test_a_tab_that_another_replaced_shows_nothing_any_more(page: Page, server: ViewerServer) -> None:
+    shown(page, ONE)
+    other = page.context.new_page()
+    other.goto(server.link())
+    other.wait_for_selector(".card")
+    page.bring_to_front()
+    expect(page.locator("#status.bad")).to_contain_text("this tab is not the one", timeout=60_000)
+    assert "canary" not in page.content()
+
+
+def test_a_question_of_another_session_is_told(page: Page, sessions: list[AskingSession]) -> None:
+    answer = sessions[1].ask(AskPerson("files.write", "write x", ("x",)))
+    try:
+        expect(page.locator("#elsewhere")).to_contain_text("Questions wait in another session", timeout=60_000)
+        assert page.locator("#asks").is_hidden()
+        page.locator("#session").select_option(index=1)
+        expect(page.locator("#asks")).to_contain_text("write x", timeout=60_000)
+        expect(page.locator("#elsewhere")).to_have_text("")
+    finally:
+        sessions[1].end_cell(3)
+        answer.result(30)

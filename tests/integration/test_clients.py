@@ -22,11 +22,16 @@ import nbformat
 import pexpect
 import psutil
 import pytest
+from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from capkernel.bridge.launch import kernel_argv
+from capkernel.viewer import sessions
+from capkernel.viewer.link import Link
+from capkernel.viewer.terminal import opened
+from capkernel.wire.shown import Text
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -51,6 +56,35 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "IPYTHONDIR": str(place / "ipython"),
         "NO_COLOR": "1",
     }
+
+
+def seen(project: Path) -> set[str]:
+    """What `capkernel view` shows the person of this project's sessions, by the cells' labels."""
+    found = set()
+    for session in sessions.chosen(sessions.running("test"), str(project)):
+        with Link.open(session.runtime, "test") as link:
+            for value in link.values().values:
+                shown = opened(link, value.handle)
+                assert isinstance(shown, Text)
+                found.add(f"{value.label}: {shown.text}")
+    return found
+
+
+# ── nbclient ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_viewer_sees_a_session_that_nbclient_started(
+    project: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    notebook = new_notebook(cells=[new_code_cell("classify('from-nbclient', label='n')"), new_code_cell("1")])
+    notebook.metadata["kernelspec"] = {"name": "capkernel", "display_name": "capkernel", "language": "python"}
+    client = NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(project)}})
+    found: list[set[str]] = []
+    client.on_cell_executed = lambda **_: found.append(seen(project))
+    client.execute()
+    assert found[0] == {"n: from-nbclient"}
 
 
 # ── papermill ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,6 +150,9 @@ def test_jupyter_console(project: Path, environment: dict[str, str]) -> None:
         console.sendline("name + name")
         console.expect_exact("'AdaAda'")
         console.expect_exact("In [5]: ")
+        console.sendline("x = classify('from-the-console', label='c')")
+        console.expect_exact("In [6]: ")
+        assert seen(project) == {"c: from-the-console"}
         console.sendeof()
         console.expect_exact("Do you really want to exit")
         console.sendline("y")
@@ -210,6 +247,8 @@ def test_a_gateway_places_two_sessions(project: Path, environment: dict[str, str
         assert shown == [("ok", "one\n"), ("ok", "two\n")]
         assert (await _run(port, first, "open('data/a.txt')"))[0] == "error"
         assert await _run(port, first, "print(x)") == ("ok", "one\n")
+        await asyncio.gather(*(_run(port, kernel, "secret = classify(x, label='g')") for kernel in (first, second)))
+        assert await asyncio.to_thread(seen, project) == {"g: one", "g: two"}
         await _asked(port, "DELETE", f"/api/kernels/{first}")
         assert await _run(port, second, "print(x)") == ("ok", "two\n")  # the other one goes on
 

@@ -88,7 +88,9 @@ def test_the_person_sees_every_kind_of_value_and_why_one_failed(kernel: LiveKern
         assert reveal(link, how="read") == Text(canary, len(canary))
         assert reveal(link, type="int", how="map") == Number("int", str(len(canary)))
         assert reveal(link, label="seven") == Number("int", "7")
-        assert reveal(link, type="bytes") == Bytes("bytes", canary.encode().hex(), len(canary))
+        assert reveal(link, type="bytes") == Bytes(
+            "bytes", canary.encode().hex(), len(canary), Text(canary, len(canary))
+        )
         found = reveal(link, code="lambda t: {'key': t, 'parts': [1, None]}")
         assert isinstance(found, Pairs)
         assert found.items[0] == Text(canary, len(canary))

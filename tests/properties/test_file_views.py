@@ -129,7 +129,7 @@ class Views(RuleBasedStateMachine):
     def grant(self, root: str) -> None:
         folder = self.real(str(self.root), root)
         if not self.cell:
-            with pytest.raises(CapabilityRevoked):
+            with pytest.raises(CapabilityDenied, match="no cell is running"):
                 self.broker.ask(OpenScope("file_system", root))
             return
         if folder is None or not os.path.isdir(folder):

@@ -94,6 +94,8 @@ class SlowBroker:
     def post(self, operation: object, blob: bytes) -> None:
         pass
 
+    def worker_lost(self) -> None: ...
+
     async def close(self) -> None:
         pass
 

@@ -81,6 +81,7 @@ function drawOpen(question) {
   tell(`a question waits for you: ${question.title}`);
 
   const title = make("h3", question.title);
+  title.id = "asked";
   title.tabIndex = -1;
   const meta = make("p", [question.kind, question.cell > 0 ? `cell ${question.cell}` : "", `asked ${clock(question.asked)}`].filter(Boolean).join(" · "), "meta");
   place.append(title, meta, countdown(question), facts(question.facts));
@@ -88,7 +89,7 @@ function drawOpen(question) {
   const deny = button("Deny", () => { decide(question, { allow: false }); }, "deny");
   const allow = button(question.needs === "secret" ? "Give the secret" : "Allow", () => {}, "allow");
   const bar = make("div", undefined, "decide");
-  bar.append(deny, allow, make("span", "Allow works after a second in view.", "note"));
+  bar.append(deny, allow, make("span", `${allow.textContent} works after a second in view.`, "note"));
   if (question.needs === "release") place.append(...release(question, allow));
   else if (question.needs === "secret") place.append(...typed(question, allow));
   else ends.push(arm(allow, () => true, () => { decide(question, { allow: true }); }));

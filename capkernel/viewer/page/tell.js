@@ -10,8 +10,17 @@ export function tell(words, bad = false) {
   line.classList.toggle("bad", bad);
 }
 
+let silent = false; // the server did not answer the last time
+
 /** Only what the viewer's server and our own modules say is shown: an exception of the browser could quote what it failed
  * on. @param {unknown} problem */
 export function failed(problem) {
+  silent = !(problem instanceof Refused);
   tell(problem instanceof Refused ? problem.message : "the viewer does not answer: is `capkernel view` still running?", true);
+}
+
+/** The server answers. */
+export function answers() {
+  if (silent) tell("up to date again");
+  silent = false;
 }

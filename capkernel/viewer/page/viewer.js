@@ -7,9 +7,10 @@ import { showHistory } from "./history.js";
 import { byId } from "./make.js";
 import { current } from "./panes.js";
 import { polled } from "./polling.js";
+import { hide } from "./reveal.js";
 import { ask, ended, enter } from "./server.js";
 import { chosen, showSessions, whenChanged } from "./sessions.js";
-import { failed } from "./tell.js";
+import { answers, failed } from "./tell.js";
 import { clearValues, made, noValues, showValues, whenSearched, words } from "./values.js";
 
 let seen = ""; // of the last answer, to tell whether anything is new
@@ -36,12 +37,22 @@ async function refresh() {
   const now = JSON.stringify([state.made, state.authority, state.questions, state.denied]);
   const changed = now !== seen || state.questions.length > 0;
   seen = now;
+  answers();
   return changed;
+}
+
+/** @param {unknown} problem */
+function lost(problem) {
+  if (ended) {
+    hide();
+    clearQuestions();
+  }
+  failed(problem);
 }
 
 async function start() {
   await enter();
-  const soon = polled(refresh, failed, () => ended);
+  const soon = polled(refresh, lost, () => ended);
   whenChanged(() => {
     clearValues();
     clearQuestions();

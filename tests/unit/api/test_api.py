@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import capkernel.api as api
 from capkernel.api import Classified, FileSystem, classify, membrane
-from capkernel.api.classified import adopt
+from capkernel.api.classified import adopt, take_dropped
 from capkernel.api.errors import CapabilityDenied, CapabilityRevoked, exception_from
 from capkernel.wire.worker import Failure, FunctionRef
 
@@ -122,3 +123,22 @@ def test_the_public_names_are_what_the_package_exports() -> None:
     assert sorted(api.__all__) == api.__all__
     for name in api.__all__:
         assert getattr(api, name).__doc__
+
+
+def test_a_mask_that_is_gone_is_noted_once_and_a_copy_is_no_other() -> None:
+    gc.collect()
+    take_dropped(1_000_000)
+    first, second = adopt("1" * 32), adopt("2" * 32)
+    again = copy.copy(first)
+    del first
+    assert take_dropped(10) == ()
+    del again, second
+    assert take_dropped(1) == ("1" * 32,)
+    assert take_dropped(10) == ("2" * 32,)
+    assert take_dropped(10) == ()
+
+
+def test_noting_it_sends_nothing(recorder: Recorder) -> None:
+    gone = adopt("3" * 32)
+    del gone
+    assert recorder.crossed == []

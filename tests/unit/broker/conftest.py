@@ -47,11 +47,15 @@ class RecordingVault:
         self.gate: asyncio.Event | None = None  # every write waits for it
         self.slow: dict[str, float] = {}  # handle → seconds its value takes to be known
         self.full = False
+        self.drops: list[tuple[str, bool]] = []  # handle, whether it was shown
         self.life = 1
         self.expected: list[tuple[str, str, str]] = []
         self.received: list[tuple[str, bytes]] = []
         self.released: bytes | None = encode("the value")
         self.opens = True  # whether what the person typed can be opened
+
+    def drop(self, handles: tuple[str, ...], shown: tuple[bool, ...]) -> None:
+        self.drops += zip(handles, shown, strict=True)
 
     def origins(self, handle: str) -> frozenset[str] | None:
         return frozenset(("file:.env", "secret:KEY"))

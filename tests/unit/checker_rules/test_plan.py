@@ -76,6 +76,16 @@ def test_masks_show_the_static_type_and_no_literal(notebook: Notebook) -> None:
     assert not any("secret" in mask.type or "cell_" in mask.type for mask in plan.masks)
 
 
+def test_masks_say_what_is_called_and_what_it_is_assigned_to(notebook: Notebook) -> None:
+    plan = notebook.accepted(
+        "s = classify('a')\nn: Classified[int] = s.map(len)\na, b = s.map(len), s.zip(n)\nk = s.map(len).map(str)"
+    ).plan
+    found = sorted((mask.span.line, mask.method, mask.name) for mask in plan.masks)
+    assert found == [
+        (1, "classify", "s"), (2, "map", "n"), (3, "map", ""), (3, "zip", ""), (4, "map", ""), (4, "map", "k"),
+    ]  # fmt: skip
+
+
 def test_free_names_of_every_kind(notebook: Notebook) -> None:
     notebook.accepted(
         "import json\nimport numpy as np\nfrom math import sqrt\nkey = classify('k')\nlimit = 3\ndef clean(x: str) -> str:\n    return x.strip()"  # noqa: E501

@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(jupyter_page, "jupyter_config_path", lambda: [str(tmp_path / "user"), str(tmp_path / "config")])
     monkeypatch.setattr(jupyter_page, "jupyter_path", lambda *parts: [str(tmp_path.joinpath("share", *parts))])
     (tmp_path / "config" / "jupyter_server_config.d").mkdir(parents=True)
-    settings = (REPOSITORY / "jupyter-config" / "capkernel.json").read_text()
+    settings = (REPOSITORY / "capkernel/viewer/jupyter/config/capkernel.json").read_text()
     (tmp_path / "config" / "jupyter_server_config.d" / "capkernel.json").write_text(settings)
     card = tmp_path / "share" / "labextensions" / jupyter_page.LABEXTENSION
     card.mkdir(parents=True)
@@ -86,10 +86,19 @@ def test_each_thing_that_is_missing_is_named_with_what_to_do(place: Place, monke
         assert "no Jupyter server in this environment" in jupyter_page.line_ambient()
 
 
-@pytest.mark.parametrize(("option", "named"), [("--user", False), ("--sys-prefix", True)])
+@pytest.mark.parametrize(
+    ("option", "registered", "named"),
+    [("--user", True, False), ("--sys-prefix", True, True), ("--sys-prefix", False, False)],
+)
 def test_install_names_the_provisioner_in_its_own_environment_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, named: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    registered: bool,
+    named: bool,
 ) -> None:
+    monkeypatch.setattr(jupyter_page, "provisioner_registered", lambda: registered)
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(cache, "build_cache", lambda _say: None)

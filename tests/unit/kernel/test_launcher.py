@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from capkernel.kernel import __main__ as front
 from capkernel.kernel import secret_pipe
 from capkernel.kernel.launcher import Launcher
 from capkernel.wire.view import CARD, SECRET_BYTES, proof
@@ -100,3 +105,78 @@ def test_the_launcher_is_our_parent_as_long_as_it_is_there(monkeypatch: pytest.M
 def test_processes_outside_of_our_namespace_are_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 0)
     assert Launcher.received(filled(SECRET)) is None
+
+
+# ── the front, which executes the kernel in its place ────────────────────────────────────────────────────────────────
+
+
+class _Executed(Exception):
+    pass
+
+
+def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int) -> tuple[list[str], tuple[int, ...]]:
+    """The arguments of the kernel that the front executes, and the descriptors that it leaves open."""
+    found: dict[str, Any] = {}
+
+    def execute(_program: str, argv: list[str], _environment: dict[str, str]) -> None:
+        found["argv"] = argv
+        raise _Executed
+
+    monkeypatch.setattr(front.os, "execve", execute)
+    monkeypatch.setattr(front.os, "chdir", lambda _directory: None)
+    monkeypatch.setattr(front.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(front, "_close_others", lambda *keep: found.update(keep=keep))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(front.sys, "argv", ["kernel", "-f", "connection.json", "--viewer-secret", str(number)])
+    with pytest.raises(_Executed):
+        front.main()
+    for fd in found["keep"]:
+        if fd != number:
+            os.close(fd)
+    return found["argv"], found["keep"]
+
+
+def test_the_front_leaves_the_pipe_open_for_the_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fd = filled(SECRET)
+    try:
+        argv, keep = executed(monkeypatch, tmp_path, fd)
+        assert argv[argv.index("--viewer-secret") + 1] == str(fd)
+        assert fd in keep
+        assert os.get_inheritable(fd)
+        assert Launcher.received(fd) is not None, "and read nothing of it"
+    finally:
+        if is_open(fd):
+            os.close(fd)
+
+
+def test_where_the_pipe_was_lost_its_number_means_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The front opens descriptors of its own, which may get that number."""
+    for ahead in range(6):
+        number = os.dup(0) + ahead
+        os.close(number - ahead)
+        if is_open(number):
+            continue
+        argv, keep = executed(monkeypatch, tmp_path, number)
+        assert "--viewer-secret" not in argv
+        assert len(keep) == 2
+
+
+def test_only_what_is_kept_stays_open() -> None:
+    """In a process of its own: it closes everything else."""
+    program = """
+import os, sys
+from capkernel.kernel.__main__ import _close_others
+opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
+keep = [opened[30], opened[3], opened[17]]
+_close_others(*keep)
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+assert [fd for fd in range(3, 256) if is_open(fd)] == sorted(keep)
+assert all(is_open(fd) for fd in (0, 1, 2))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, stdin=subprocess.DEVNULL,
+                   env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip

@@ -16,7 +16,7 @@ WORKER, CHECKER = SimpleNamespace(fit=True, ended=False), SimpleNamespace()
 
 async def supervisor() -> Supervisor:
     """One whose processes are up, as far as it knows."""
-    broker: Any = SimpleNamespace(call=None, post=None, call_quickly=None)
+    broker: Any = SimpleNamespace(call=None, call_quickly=None, post=None, worker_lost=lambda: None)
     made = Supervisor(Parts(lambda: 1 / 0, lambda: 1 / 0, broker, None, Level.NONE))  # type: ignore[arg-type,return-value]
     made._starting = asyncio.get_running_loop().create_task(asyncio.sleep(0))  # type: ignore[arg-type]
     await made._starting

@@ -42,14 +42,18 @@ export async function plugin(shared) {
         if (!warned) Notification.warning("Another extension wanted to show capkernel's classified values. It does not; find out which one it is.", { autoClose: false });
         warned = true;
       };
-      app.restored.then(() => hold(rendermime));
-      notebooks?.widgetAdded.connect((/** @type {any} */ _, /** @type {any} */ panel) => {
+      const holdAll = () => {
         hold(rendermime);
-        hold(panel.content.rendermime);
-      });
-      document.addEventListener("visibilitychange", () => kernels.forget()); // the person may come back from pairing
+        notebooks?.forEach((/** @type {any} */ panel) => hold(panel.content.rendermime)); // each has a copy
+      };
+      app.restored.then(holdAll);
+      notebooks?.widgetAdded.connect(holdAll);
+      document.addEventListener("visibilitychange", () => { kernels.forget(); holdAll(); }); // it may come back from pairing
       if (notebooks) watchApprovals(notebooks, server, badge(service(IStatusBar), Widget, Signal, Notification));
-      NotebookActions?.executionScheduled?.connect((/** @type {any} */ _, /** @type {any} */ { cell }) => hideIn(cell));
+      NotebookActions?.executionScheduled?.connect((/** @type {any} */ _, /** @type {any} */ { cell }) => {
+        holdAll();
+        hideIn(cell);
+      });
     },
   };
 }
