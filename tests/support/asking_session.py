@@ -137,6 +137,8 @@ class AskingSession:
         self.approvals.close()
         await self._server.close()
         self.audit.close()
+        links = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*links, return_exceptions=True)
 
 
 @contextmanager
