@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ _MOST_MATCHES = 5000
 _LONGEST_MATCH = 1000
 _ALSO_MAGIC = ("time", "timeit", "matplotlib", "config")
 _TYPES = "_jupyter_types_experimental"
+_CONFIG = re.compile(r"(?:^|\n)\s*%config [^\n]*$")
+_BACKEND = re.compile(r"(?:^|\n)\s*%matplotlib +(\w*)$")
 _LABELS = {"classified": "classified: the value is in the vault and is not shown; `map` computes with it"}
 
 
@@ -50,6 +53,8 @@ class Looking:
         )
         if text is not None:
             return in_text(text, code, cursor, dynamic)
+        if _CONFIG.search(code[:cursor]):
+            static = None
         return merged(code, cursor, static if isinstance(static, Completed) else None, dynamic)
 
     async def inspect(self, code: str, cursor: int, detail: int, *, idle: bool) -> dict[str, Any]:
@@ -86,13 +91,18 @@ async def _nothing() -> None:
 def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, Any] | None) -> dict[str, Any]:
     """Both answers as one: keys, then the static one, then the rest; every match replaces the same characters.
 
-    Of bare names the checker knows all: of the worker's only keys, magics and `name=` are taken then."""
+    Of bare names the checker knows all: of the worker's only keys, magics and `name=` are taken then. Behind
+    `%config` stands what IPython has to configure."""
     found: dict[str, tuple[str, str]] = {}
     start = end = cursor
     theirs, their_start, their_end = _texts(dynamic, code)
     keys = _keys(dynamic)
     target = target_at(code, cursor)
-    bare = target is not None and not target.owner and target.module is None
+    backend = _BACKEND.search(code[:cursor])
+    if backend is not None:
+        word = backend[1]
+        return _reply({"inline": ("", "")} if "inline".startswith(word) else {}, cursor - len(word), cursor)
+    bare = not _CONFIG.search(code[:cursor]) and target is not None and not target.owner and target.module is None
     theirs = [text for text in theirs if not text.startswith("%") or _is_magic(code, cursor, target)]
     if bare and static is None:
         theirs = [text for text in theirs if text not in _refused()]
@@ -101,7 +111,7 @@ def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, 
     if static is not None and static.matches:
         start, end = static.start, static.end
         theirs = _moved(theirs, their_start, their_end, start, end, code)
-        found = {text: ("", "") for text in theirs if text in keys}
+        found = {text: ("", "") for text in theirs if text in keys or (bare and text.endswith("="))}
         found |= {match.text: (match.kind, match.signature) for match in static.matches}
     elif theirs:
         start, end = their_start, their_end

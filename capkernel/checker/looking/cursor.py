@@ -163,10 +163,10 @@ def target_at(text: str, cursor: int) -> Target | None:
         return Target(word, begin, end, scan.line, module=imported["module"] or "")
     owner = ""
     owner_begin = begin
-    dot = _before_blanks(text, begin)
+    dot = _before_blanks(text, begin, lines=bool(scan.stack))
     if dot and text[dot - 1] == ".":
         owner_begin = _primary(text, scan, dot - 1)
-        owner = text[owner_begin : dot - 1].strip()
+        owner = text[owner_begin : _before_blanks(text, dot - 1, lines=bool(scan.stack))].strip()
         if not owner or owner[-1] == "." or owner.isdecimal():
             return None
     callee = ""
@@ -193,12 +193,12 @@ def text_at(text: str, cursor: int) -> Text | None:
 
 def _primary(text: str, scan: _Scan, end: int) -> int:
     """Where the expression begins that ends before `end`: names, attributes, calls, items, a literal."""
-    at = end
+    at, lines = end, bool(scan.stack)
     while True:
-        last = _before_blanks(text, at)
+        last = _before_blanks(text, at, lines=lines)
         if last and last - 1 in scan.opened_by:
             at = scan.opened_by[last - 1]
-            before = _before_blanks(text, at)
+            before = _before_blanks(text, at, lines=lines)
             called = before and text[last - 1] in ")]" and (_is_word(text[before - 1]) or before - 1 in scan.opened_by)
             if called and not _is_keyword_before(text, before):
                 continue
@@ -212,7 +212,7 @@ def _primary(text: str, scan: _Scan, end: int) -> int:
         if not word or (keyword.iskeyword(word) and word not in ("None", "True", "False")):
             return at
         at = begin
-        dot = _before_blanks(text, begin)
+        dot = _before_blanks(text, begin, lines=lines)
         if not dot or text[dot - 1] != ".":
             return at
         at = dot - 1
@@ -225,9 +225,15 @@ def _is_keyword_before(text: str, end: int) -> bool:
     return keyword.iskeyword(text[begin:end])
 
 
-def _before_blanks(text: str, at: int) -> int:
-    while at and text[at - 1] in " \t":
-        at -= 1
+def _before_blanks(text: str, at: int, *, lines: bool = False) -> int:
+    """Before blanks, continued lines and, in brackets (`lines`), ends of lines."""
+    while at:
+        if text[at - 1] in " \t" or (lines and text[at - 1] == "\n"):
+            at -= 1
+        elif text.startswith("\\\n", at - 2) and at > 1:
+            at -= 2
+        else:
+            break
     return at
 
 
