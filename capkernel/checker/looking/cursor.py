@@ -20,7 +20,7 @@ _NESTS = sys.version_info >= (3, 12)  # a field may hold the quotes of its strin
 _IMPORT = re.compile(r"\s*(?:from\s+(?P<module>[\w.]+)\s+import\s+[(\w\s,]*|(?:import|from)\s+[\w.,\s]*)\Z")
 _TRY = re.compile(r"\s*try\s*:")
 _NAME = re.compile(r"(?<![\w.\"'])[^\W\d]\w*")
-_DEEPEST, _LONGEST, _MOST_NAMES = 8, 2000, 32  # brackets, characters and names that are looked at around a text
+_DEEPEST, _LONGEST, _MOST_NAMES = 8, 2000, 32  # brackets or fields, characters and names around what is looked at
 _MAGIC = re.compile(r"[ \t]*(?:%|!|\?)|.*\?\s*\Z")
 
 
@@ -59,6 +59,7 @@ class _Scan:
     strings: dict[int, int] = field(default_factory=dict)  # end → begin, with its prefix
     line: int = 0  # where the logical line begins
     inside: bool = False  # in a string or a comment
+    depth: int = 0  # fields inside of fields
     begun: int = -1  # where the content of the string begins that the text ends in
 
     @classmethod
@@ -132,8 +133,13 @@ class _Scan:
         return at
 
     def _field(self, text: str, at: int, quote: str) -> int:
+        if self.depth >= _DEEPEST:
+            self.inside = True
+            return -1
         around, self.stack = self.stack, []
+        self.depth += 1
         at = self._code(text, at, quote)
+        self.depth -= 1
         if at >= 0:
             self.stack = around
         return at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from capkernel.checker.looking.cursor import Text, target_at, text_at
@@ -276,3 +278,9 @@ def test_a_long_signature_is_told_without_types(looker: Looker) -> None:
         looker, f"def wide(a: {kinds}, /, b: {kinds}, *rest: int, c: int = 1, **more: int) -> int: ...\nwide|(1)"
     )
     assert found.signatures == ("wide(_, b, *rest, c=..., **more)",)
+
+
+def test_fields_in_fields_are_read_to_a_depth() -> None:
+    for deep in ("f'{" * 20_000, "f\"{f'{" * 10_000, "f'{x:{" * 10_000):
+        assert target_at(deep + "word.upp", len(deep) + 8) is None or sys.version_info < (3, 12)
+        assert text_at(deep, len(deep)) is None

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from capkernel.checker.looking.cursor import Text
+from capkernel.checker.looking.cursor import Text, target_at
 from capkernel.checker.protocol import Completed, Match
-from capkernel.kernel.looking import in_text, merged
+from capkernel.kernel import looking
+from capkernel.kernel.looking import in_text
 
 
 def worker(start: int, end: int, *matches: tuple[str, str], keys: Any = ()) -> dict[str, Any]:
@@ -17,6 +18,10 @@ def worker(start: int, end: int, *matches: tuple[str, str], keys: Any = ()) -> d
         "matches": [text for text, _ in matches], "cursor_start": start, "cursor_end": end,
         "metadata": {"_jupyter_types_experimental": types}, "keys": list(keys),
     }  # fmt: skip
+
+
+def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, Any] | None) -> dict[str, Any]:
+    return looking.merged(code, cursor, target_at(code, cursor), static, dynamic)
 
 
 def test_keys_come_first_where_a_value_is_looked_up() -> None:
