@@ -136,11 +136,13 @@ class Recall:
             return
         if self._found.get(key) is None:
             constants = frozenset(part for part in parts if is_of_constants(part))
-            matter = self._constants.matter(parts, types, target) or any(
-                checker.expr_checker.accept(part) != typ
-                for part, typ in zip(parts, types, strict=True)
-                if part in constants
-            )
+            matter = self._constants.matter(parts, types, target)
+            with checker.local_type_map:  # what a constant was in its place stays as it is
+                matter = matter or any(
+                    checker.expr_checker.accept(part) != typ
+                    for part, typ in zip(parts, types, strict=True)
+                    if part in constants
+                )
             kept = (
                 _Mark.ASK if part in constants and typ is not None else typ
                 for part, typ in zip(parts, types, strict=True)
@@ -379,7 +381,7 @@ class _Forms:
         typ = node.type
         if typ is None or isinstance(typ, PartialType):
             return None
-        with self._checker.msg.filter_errors():  # mypy says it again
+        with self._checker.msg.filter_errors(), self._checker.local_type_map:  # mypy finds and says it again
             now = self._checker.expr_checker.accept(expression)
         coded = _coded(now)
         return None if coded is None else ("variable", coded)
