@@ -216,7 +216,7 @@ class Recall:
         key = forms.key(top)
         if key is not None and place:
             parts = forms.parts(top)
-            types = self._get((place, key), parts)
+            types = self._get(key, parts) or self._get((place, key), parts)
             if types is not None:
                 self._override(checker, parts, types)
                 overridden = True
@@ -239,7 +239,10 @@ class Recall:
         if key is not None and place:
             every = checker._type_maps[0]
             parts = forms.parts(top)
-            self._put(checker, (place, key), parts, tuple(every.get(part) for part in parts))
+            types = tuple(every.get(part) for part in parts)
+            # What returns nothing may stand alone, and nowhere else.
+            nothing = isinstance(get_proper_type(types[0]), NoneType)
+            self._put(checker, (place, key) if nothing else key, parts, types)
 
     def _override(self, checker: TypeChecker, parts: Sequence[Expression], types: Types) -> None:
         found = self._here(checker, parts, types)
