@@ -17,7 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -274,7 +274,7 @@ class Broker:
                     value, out = await self._given_by_person(effect, cell)
                 else:
                     path = effect.argument if isinstance(effect, OpenScope) else self._path_of(effect)
-                    value, out = await self._decided(effect, cell, blob)
+                    value, out = await self._decided(effect, cell, blob, path)
             finally:
                 cell.waiting -= 1
             return CallResult(message.call, value), out
@@ -305,18 +305,18 @@ class Broker:
             raise revoked()
         return answer
 
-    async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes) -> tuple[Any, bytes]:
+    async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes, path: str) -> tuple[Any, bytes]:
         """Do the effect, and ask the person first when the policy says so: once more whenever it is another one by the
-        time it was allowed."""
+        time it was allowed. path: as the cell wrote it."""
         while True:
             try:
                 async with cell.slots:
                     return await self._perform(effect, cell, blob)
             except NeedsPerson as needed:
                 question = needed.ask
-            answer = await self.approvals.ask(question, cell.number)
+            answer = await self.approvals.ask(replace(question, about=path), cell.number)
             if isinstance(answer, Denied):
-                raise denied(f"{question.title}: {answer.reason}")
+                raise denied(f"{question.kind} {path}: {answer.reason}")
             if self._cell is not cell:
                 raise revoked()
             self._asking.allow(cell.number, question)

@@ -110,7 +110,15 @@ class PersonEffects:
             raise denied(f"the vault cannot take a secret now: {problem}") from None
         facts = (("name", name), ("cell", str(cell)), ("what happens", "it goes to the vault; cells get a handle"))
         question = AskPerson(
-            _SECRET, f"type the secret {name}", (name,), facts, needs="secret", reason=label, handle=handle, key=key
+            _SECRET,
+            f"type the secret {name}",
+            (name,),
+            facts,
+            needs="secret",
+            reason=label,
+            handle=handle,
+            key=key,
+            about=name,
         )
         answer = await self._approvals.ask(question, cell)
         if isinstance(answer, Denied):

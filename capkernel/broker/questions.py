@@ -51,9 +51,7 @@ class Waiting:
     @property
     def about(self) -> str:
         """What it is about, in one visible line: nothing that the cell does not know."""
-        return (
-            "" if self.ask.needs == "release" else one_line(self.ask.subject[0], MAX_FACT) if self.ask.subject else ""
-        )
+        return one_line(self.ask.about, MAX_FACT)
 
 
 class Questions:

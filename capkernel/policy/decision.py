@@ -30,7 +30,7 @@ class AskPerson:
 
     kind: the name of the effect, as in the audit. title: what is asked, in our words. subject: what a denial is
     remembered by. facts: names and what we know, for the person. reason: the cell's claim. needs, handle, key: see
-    `wire.view.Question`.
+    `wire.view.Question`. about: what it is about, in words that the cell knows already: for the notebook.
     """
 
     kind: str
@@ -41,6 +41,7 @@ class AskPerson:
     reason: str = ""
     handle: str = ""
     key: bytes = b""
+    about: str = ""
 
     def __bool__(self) -> Never:
         raise TypeError("a decision has no truth value: match it against Allowed, Denied and AskPerson")

@@ -140,6 +140,8 @@ class AskingSession:
         await asyncio.gather(*links, return_exceptions=True)
         await asyncio.sleep(0)  # what they closed is closed in the next round
         self.audit.close()
+        links = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*links, return_exceptions=True)
 
 
 @contextmanager

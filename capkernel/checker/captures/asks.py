@@ -1,7 +1,7 @@
 """Where a cell can ask the person: for a secret (`request_secret`), for a secret's value (`request_declassify`).
 
-Rule 1: every place counts at which one of the two functions stands, under whatever name. Where it is not called at once
-with a literal, it may be asked for anything.
+Rule 1: every place counts at which the name of one of the two functions stands and means it (no cell can bind or import
+it under another one). Where it is not called at once with a literal, it may be asked for anything.
 """
 
 from __future__ import annotations
@@ -20,13 +20,9 @@ KINDS: Final = {"request_secret": "secret", "request_declassify": "declassify"}
 def ask_sites(top: ast.AST, context: Context) -> Iterator[AskSite]:
     """The sites in a cell, or in a definition of an earlier one."""
     for node in ast.walk(top):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        resolved = context.resolve(node)
-        if resolved is None or not resolved.fullname.startswith(API):
-            continue
-        kind = KINDS.get(resolved.fullname.rpartition(".")[2])
-        if kind is None:
+        kind = KINDS.get(node.id) if isinstance(node, ast.Name) else None
+        resolved = None if kind is None or not isinstance(node, ast.Name) else context.resolve(node)
+        if kind is None or resolved is None or not resolved.fullname.startswith(API):
             continue
         call = context.parents.get(node)
         named = _literal(call) if isinstance(call, ast.Call) and call.func is node and kind == "secret" else None

@@ -622,3 +622,23 @@ def test_a_handle_that_is_none_is_no_question(make: Make) -> None:
         assert asked.approvals.questions()[0] == ()
 
     asked.run(body)
+
+
+def test_the_cell_is_told_its_own_word_for_a_path_and_the_person_where_it_leads(make: Make, project: Path) -> None:
+    (project / "real-name.csv").write_text("there")
+    (project / "link.csv").symlink_to("real-name.csv")
+    asked = make("files.write")
+    told: list[str] = []
+    asked.approvals.asked = lambda waiting: told.append(f"{waiting.kind} {waiting.about}")
+
+    async def body() -> None:
+        task = asked.effect(Invoke(await asked.file("link.csv"), "write"), b"abc")
+        question = await asked.question()
+        assert dict(question.facts)["path"] == "real-name.csv"
+        await asked.approvals.decide(question.id, False, "", "me")
+        said = failed(await ended(task))
+        assert said.startswith("files.write link.csv: ")
+        assert "real-name" not in said
+
+    asked.run(body)
+    assert told == ["files.write link.csv"]

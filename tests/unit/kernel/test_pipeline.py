@@ -281,3 +281,44 @@ def test_an_odd_status_is_an_error(status: Any) -> None:
     parts.answer = lambda m: Finished(m.request, {"status": status})
     [reply], _ = drive(parts, "x")
     assert reply["status"] == "error"
+
+
+class Unhurried(Supervisor):
+    """Its worker ends the cell some limits later, or when it is interrupted."""
+
+    waits = True
+
+    def request(self, message: Execute, blob: bytes = b"") -> asyncio.Future[Finished]:
+        answered = super().request(message, blob).result()
+        loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Finished] = loop.create_future()
+        running = self.pipeline.running if self.pipeline is not None else None
+        if self.waits and running is not None:
+            running.waits.begin("question")
+            loop.call_later(4 * LIMIT, self.future.set_result, answered)
+        return self.future
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        self.future.set_result(Finished(1, {"status": "error", "ename": "KeyboardInterrupt"}))
+
+
+LIMIT = 0.2
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_time_of_a_cell_stands_still_while_it_waits_for_the_person(waits: bool) -> None:
+    parts = Unhurried()
+    parts.waits = waits
+    published: list[Output] = []
+
+    async def run() -> dict[str, Any]:
+        pipeline = parts.pipeline = Pipeline(parts, CellTexts(), cell_seconds=LIMIT)  # type: ignore[arg-type]
+        cell = CellRun(1, 1, 1, "x = 1", False, True, False, CellOutput(1), published.append)
+        reply = await pipeline.run(cell)
+        await pipeline.settle()
+        return reply
+
+    reply = asyncio.run(run())
+    assert reply["status"] == ("ok" if waits else "error")
+    assert ("interrupt" in parts.diary) == (not waits)
