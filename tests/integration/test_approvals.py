@@ -114,6 +114,18 @@ def test_an_interrupt_ends_the_wait_and_nothing_happened(world: World) -> None:
     assert world.kernel.run("1 + 1").text == "2"
 
 
+def test_the_end_of_the_worker_ends_the_question(world: World) -> None:
+    def kill(link: Link, _: Question) -> None:
+        world.kernel.process("capkernel.worker.main").kill()
+
+    with answering(kill):
+        assert world.kernel.run(WRITE.format("killed.csv")).reply["ename"] == "WorkerDied"
+    with the_link() as link:
+        assert link.questions().questions == ()
+    assert world.kernel.run("1 + 1", seconds=FIRST_CELL_SECONDS).text == "2"
+    assert not (world.project / "killed.csv").exists()
+
+
 def test_a_classified_file_of_someone_else_is_replaced_by_the_persons_word_only(world: World) -> None:
     place = world.project / "secrets" / "old.txt"
     place.write_text("old")
