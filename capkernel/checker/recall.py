@@ -5,8 +5,9 @@ same questions again and again: what is an array of floats `@` such an array, wh
 cache of expressions while it checks a module (`ExpressionChecker.expr_cache`); here its entries outlive the module, by
 what they depend on instead of by the node they are of.
 
-An entry is used for an expression of the same form (operators, names of attributes and arguments, constants), over the
-same functions and classes of libraries and over variables of equal types. All else that mypy could look at is left out:
+An entry is used for an expression of the same form (operators, names of attributes and arguments), over the same
+functions and classes of libraries, over variables of equal types, and over the same constants, unless their values
+cannot matter (`constants`). All else that mypy could look at is left out:
 what is written in cells (functions, classes, types that hold them), what the API gives (capabilities, classified
 values), lambdas and comprehensions, attributes and items that the cell has narrowed, statements inside of others.
 
@@ -17,7 +18,8 @@ Rule 3: when a module is loaded everything is forgotten: what a name of a librar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from enum import Enum
 from typing import Any, Final
 
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
@@ -38,7 +40,6 @@ from mypy.nodes import (
     FloatExpr,
     FuncDef,
     IndexExpr,
-    IntExpr,
     ListExpr,
     MemberExpr,
     MypyFile,
@@ -72,21 +73,35 @@ from mypy.types import (
     get_proper_type,
 )
 
+from capkernel.checker.constants import CONSTANTS, INSIDE, Constants, inside, is_of_constants
+
 MOST = 2000  # entries
 _LARGEST = 80  # expressions in one
 _FUNCTIONS_OF: Final = frozenset(("builtins", "math", "numpy", "pandas"))
 _TYPES_OF: Final = _FUNCTIONS_OF | {"collections", "datetime", "decimal", "fractions", "typing"}
+_PLAIN: Final = frozenset((*CONSTANTS, FloatExpr, ComplexExpr))  # no type of mypy's holds a float
+_NEW_TYPES: Final = frozenset(
+    f"builtins.{name}" for name in ("type", "super", "property", "classmethod", "staticmethod")
+)
 _LIBRARY = (FuncDef, OverloadedFuncDef, Decorator, TypeInfo, Var, MypyFile)
 
 Key = tuple[Hashable, ...]
-Types = tuple[Type | None, ...]
+
+
+class _Mark(Enum):
+    BY_VALUE = "in the place of types: there are some for each value of the constants"
+    ASK = "in the place of a type: the part is a constant, which says itself what it is"
+
+
+Types = tuple[Type | _Mark | None, ...]
 
 
 class Recall:
     """The memory of one engine."""
 
     def __init__(self) -> None:
-        self._found: dict[Key, Types] = {}
+        self._found: dict[Key, Types | _Mark] = {}
+        self._constants = Constants()
         self.enabled = True
         self.used = 0  # how often an entry stood for mypy's work
 
@@ -95,17 +110,49 @@ class Recall:
 
     def forget(self) -> None:
         self._found.clear()
+        self._constants.forget()
 
-    def get(self, key: Key) -> Types | None:
-        """The types of an expression and of all in it, as `_Forms` orders them."""
-        return self._found.get(key)
+    def _get(self, key: Key, parts: Sequence[Expression]) -> Types | None:
+        """What is known of an expression and of all in it, its `parts`."""
+        found = self._found.get(key)
+        if isinstance(found, _Mark):
+            found = self._found.get((key, _values(parts)))
+        return None if isinstance(found, _Mark) else found
 
-    def put(self, key: Key, types: Types) -> None:
-        if types[0] is None or not all(typ is None or _is_lasting(typ) for typ in types):
+    def _put(
+        self,
+        checker: TypeChecker,
+        key: Key,
+        parts: Sequence[Expression],
+        types: Sequence[Type | None],
+        target: Expression | None = None,
+    ) -> None:
+        """`target`: the part that is assigned to; it has no type."""
+        if (
+            (types[0] is None and target is None)
+            or len(parts) > _LARGEST
+            or not all(typ is None or _is_lasting(typ) for typ in types)
+        ):
             return
+        if self._found.get(key) is None:
+            constants = frozenset(part for part in parts if is_of_constants(part))
+            matter = self._constants.matter(parts, types, target) or any(
+                checker.expr_checker.accept(part) != typ
+                for part, typ in zip(parts, types, strict=True)
+                if part in constants
+            )
+            kept = (
+                _Mark.ASK if part in constants and typ is not None else typ
+                for part, typ in zip(parts, types, strict=True)
+            )
+            self._keep(key, _Mark.BY_VALUE if matter else tuple(kept))
+        if isinstance(self._found.get(key), _Mark):
+            self._keep((key, _values(parts)), tuple(types))
+
+    def _keep(self, key: Key, found: Types | _Mark) -> None:
         while len(self._found) >= MOST:
             del self._found[next(iter(self._found))]
-        self._found[key] = types
+        self._found[key] = found
 
     def first_pass(self, state: State) -> None:
         """`State.type_check_first_pass`, with what is known laid ready for each statement."""
@@ -130,6 +177,32 @@ class Recall:
                     self._statement(checker, statement)
 
     def _statement(self, checker: TypeChecker, statement: Statement) -> None:
+        if isinstance(statement, AssignmentStmt) and _is_of_item(statement):
+            self._item(checker, statement)
+        else:
+            self._other(checker, statement)
+
+    def _item(self, checker: TypeChecker, statement: AssignmentStmt) -> None:
+        """`x[i] = y` is a call that leaves nothing behind but the types of its parts: known, it is not made again."""
+        target, value = statement.lvalues[0], statement.rvalue
+        assert isinstance(target, IndexExpr)
+        forms = _Forms(checker)
+        keys = [forms.key(part) for part in (target.base, target.index, value)]
+        if None in keys:
+            self._other(checker, statement)
+            return
+        key, parts = ("item", *keys), [*forms.parts(target), *forms.parts(value)]
+        types = self._get(key, parts)
+        if types is not None:
+            checker.store_types(self._here(checker, parts, types))
+            return
+        said = _said(checker)
+        self._other(checker, statement)
+        if _said(checker) == said:
+            every = checker._type_maps[0]
+            self._put(checker, key, parts, tuple(every.get(part) for part in parts), target)
+
+    def _other(self, checker: TypeChecker, statement: Statement) -> None:
         top = _top_of(statement)
         if top is None:
             checker.accept(statement)
@@ -140,9 +213,10 @@ class Recall:
         overridden = False
         key = forms.key(top)
         if key is not None and place:
-            types = self.get((place, key))
+            parts = forms.parts(top)
+            types = self._get((place, key), parts)
             if types is not None:
-                self._override(checker, forms.parts(top), types)
+                self._override(checker, parts, types)
                 overridden = True
         if not overridden:
             self._lay_ready(checker, forms, top, cached)
@@ -159,18 +233,25 @@ class Recall:
             if entry is not None and not entry[2]:
                 _, typ, _, found = entry
                 parts = forms.parts(expression)
-                self.put(its_key, (typ, *(found.get(part) for part in parts[1:])))
+                self._put(checker, its_key, parts, (typ, *(found.get(part) for part in parts[1:])))
         if key is not None and place:
             every = checker._type_maps[0]
-            self.put((place, key), tuple(every.get(part) for part in forms.parts(top)))
+            parts = forms.parts(top)
+            self._put(checker, (place, key), parts, tuple(every.get(part) for part in parts))
 
     def _override(self, checker: TypeChecker, parts: Sequence[Expression], types: Types) -> None:
-        assert types[0] is not None
+        found = self._here(checker, parts, types)
+        checker.store_types(found)
+        checker.expr_checker.type_overrides[parts[0]] = found[parts[0]]
+
+    def _here(self, checker: TypeChecker, parts: Sequence[Expression], types: Types) -> dict[Expression, Type]:
+        """The types of the parts of an expression."""
         self.used += 1
-        for part, typ in zip(parts, types, strict=True):
-            if typ is not None:
-                checker.store_type(part, typ)
-        checker.expr_checker.type_overrides[parts[0]] = types[0]
+        return {
+            part: checker.expr_checker.accept(part) if isinstance(typ, _Mark) else typ
+            for part, typ in zip(parts, types, strict=True)
+            if typ is not None
+        }
 
     def _lay_ready(
         self, checker: TypeChecker, forms: _Forms, top: Expression, missed: list[tuple[Expression, Key]]
@@ -181,16 +262,15 @@ class Recall:
             expression = todo.pop()
             key = forms.key(expression)
             if key is not None and isinstance(expression, (CallExpr, OpExpr)):
-                types = self.get(key)
-                if types is not None and types[0] is not None:
-                    self.used += 1
-                    parts = forms.parts(expression)
-                    found = {part: typ for part, typ in zip(parts, types, strict=True) if typ is not None}
+                parts = forms.parts(expression)
+                types = self._get(key, parts)
+                if types is not None:
+                    found = self._here(checker, parts, types)
                     kept = checker.expr_checker.expr_cache
-                    kept[(expression, None)] = (checker.binder.version, types[0], [], found)
+                    kept[(expression, None)] = (checker.binder.version, found[expression], [], found)
                     continue
                 missed.append((expression, key))
-            todo.extend(forms.inside(expression))
+            todo.extend(inside(expression))
 
 
 def _top_of(statement: Statement) -> Expression | None:
@@ -201,7 +281,11 @@ def _top_of(statement: Statement) -> Expression | None:
         top = statement.rvalue
     else:
         return None
-    return top if isinstance(top, tuple(_INSIDE)) else None
+    return top if isinstance(top, tuple(INSIDE)) and not is_of_constants(top) else None
+
+
+def _is_of_item(statement: AssignmentStmt) -> bool:
+    return statement.type is None and len(statement.lvalues) == 1 and isinstance(statement.lvalues[0], IndexExpr)
 
 
 def _place_of(statement: Statement) -> str:
@@ -236,21 +320,13 @@ class _Forms:
     def parts(self, expression: Expression) -> list[Expression]:
         found = [expression]
         for part in found:  # grows while it is read
-            found.extend(self.inside(part))
+            found.extend(inside(part))
         return found
-
-    @staticmethod
-    def inside(expression: Expression) -> list[Expression]:
-        """The expressions directly in one, in a fixed order."""
-        look = _INSIDE.get(type(expression))
-        return [] if look is None else look(expression)
 
     def _key(self, expression: Expression) -> Key | None:
         kind = type(expression)
-        if kind in (IntExpr, StrExpr, BytesExpr):
-            return (kind, expression.value)  # type: ignore[attr-defined]
-        if kind in (FloatExpr, ComplexExpr):
-            return (kind,)  # no type of mypy's holds its value
+        if kind in _PLAIN:
+            return (kind.__name__,)
         if isinstance(expression, NameExpr):
             return self._name(expression)
         own = self._own(expression)
@@ -260,13 +336,13 @@ class _Forms:
             return _library(expression.node)
         if isinstance(expression, (MemberExpr, IndexExpr)) and self._is_narrowed(expression):
             return None
-        inside = []
-        for part in self.inside(expression):
+        keys = []
+        for part in inside(expression):
             key = self.key(part)
             if key is None:
                 return None
-            inside.append(key)
-        return (kind, own, *inside)
+            keys.append(key)
+        return (kind.__name__, own, *keys)
 
     def _is_narrowed(self, expression: Expression) -> bool:
         return literal_hash(expression) is not None and self._checker.binder.get(expression) is not None
@@ -311,9 +387,13 @@ class _Forms:
 
 def _library(node: Any) -> Key | None:
     """A function, class or value of a library: the key is the very object."""
-    if isinstance(node, _LIBRARY) and _root(node.fullname) in _FUNCTIONS_OF:
+    if isinstance(node, _LIBRARY) and _root(node.fullname) in _FUNCTIONS_OF and node.fullname not in _NEW_TYPES:
         return ("library", node)
     return None
+
+
+def _values(parts: Sequence[Expression]) -> Key:
+    return tuple(part.value for part in parts if isinstance(part, CONSTANTS))
 
 
 def _root(fullname: str) -> str:
@@ -363,23 +443,3 @@ def _is_lasting(typ: Type) -> bool:
     if isinstance(proper, Overloaded):
         return all(map(_is_lasting, proper.items))
     return not isinstance(proper, CallableType) or (proper.type_guard is None and proper.type_is is None)
-
-
-def _inside_slice(expression: SliceExpr) -> list[Expression]:
-    return [
-        part for part in (expression.begin_index, expression.end_index, expression.stride) if part is not None
-    ]  # fmt: skip
-
-
-_INSIDE: Final[dict[type[Expression], Callable[[Any], list[Expression]]]] = {
-    MemberExpr: lambda one: [one.expr],
-    CallExpr: lambda one: [one.callee, *one.args],
-    IndexExpr: lambda one: [one.base, one.index],
-    OpExpr: lambda one: [one.left, one.right],
-    UnaryExpr: lambda one: [one.expr],
-    ComparisonExpr: lambda one: list(one.operands),
-    ListExpr: lambda one: list(one.items),
-    TupleExpr: lambda one: list(one.items),
-    DictExpr: lambda one: [part for pair in one.items for part in pair if part is not None],
-    SliceExpr: _inside_slice,
-}

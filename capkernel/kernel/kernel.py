@@ -217,6 +217,7 @@ class CapKernel(Kernel):
         if reply["status"] == "error" and not silent and content.get("stop_on_error", True) is not False:
             self._abort_queues()
         self._reply_execute(stream, ident, parent, reply, cell.metadata)
+        cell.let_go()
 
     async def _evaluate(self, cell: CellRun, expressions: dict[Any, Any]) -> dict[str, Any]:
         """Expressions that a client wants with the reply. Each is checked like a cell."""
@@ -240,12 +241,13 @@ class CapKernel(Kernel):
             number = next(self._unnumbered)
         request = next(self._numbers)
         count = self.execution_count
+        late = {"header": parent["header"]}  # all that an output needs of it, however late it comes
         cell = CellRun(
             request, number, count, code, silent, store_history, allow_stdin,
-            self._new_output(count), lambda output: self._publish(output, parent, cell),
+            self._new_output(count), lambda output: self._publish(output, late, cell),
             known_as=parent["header"]["msg_id"] if self.settings.active_outputs else "",
         )  # fmt: skip
-        self._requests[request] = _Request(parent, ident, cell)
+        self._requests[request] = _Request(late, ident, cell)
         while len(self._requests) > _REQUESTS_KEPT:
             self._requests.popitem(last=False)
         return cell
@@ -432,6 +434,8 @@ class CapKernel(Kernel):
     def _commed(self, message: Comm, blob: bytes) -> None:
         request = self._handed(message.request)
         if not self.settings.active_outputs or request is None or request.cell is None:
+            return
+        if request.cell.output.full and message.kind != "comm_close":
             return
         output = self._comms.from_worker(message, blob)
         if output is None:

@@ -77,6 +77,11 @@ class CellRun:
     transcript: Transcript = field(default_factory=Transcript)  # for the records
     known_as: str = ""  # to the client, when outputs may be active
 
+    def let_go(self) -> None:
+        """It was answered. Its outputs may come later still; they need none of this."""
+        self.raw = self.text = ""
+        self.names, self.timed, self.metadata = NO_NAMES, (), None
+
 
 class Pipeline:
     """Runs cells, one at a time. The caller sees to that."""

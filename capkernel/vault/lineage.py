@@ -8,6 +8,7 @@ from collections import deque
 from typing import Final
 
 MAX_DROPPED: Final = 5_000
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class Lineage:
@@ -34,7 +35,8 @@ class Lineage:
 
     def derive(self, new: str, parents: tuple[str, ...], *, keeps_format: bool = False) -> None:
         """A value made from others. `keeps_format`: the step leaves a text whole (`wire.vault.keeps_format`)."""
-        self._origins[new] = frozenset().union(*(self._origins.get(parent, frozenset()) for parent in parents))
+        sets = {self._origins.get(parent, _NONE) for parent in parents}
+        self._origins[new] = sets.pop() if len(sets) == 1 else _NONE.union(*sets)
         if keeps_format and len(parents) == 1 and parents[0] in self._format_kept:
             self._format_kept.add(new)
 

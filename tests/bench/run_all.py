@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -18,12 +19,14 @@ HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "docs" / "performance.md"
 NAMES = ("check", "execute", "files", "map", "start")  # `soak` takes long, it is run by hand
 NEED_A_CORPUS = ("utility",)  # left out unless CAPKERNEL_CORPUS names a folder
+NEED_CHROMIUM = ("reveal",)
 PEERS = ("ipykernel", "IPython", "mypy", "numpy", "pandas")
 
 
 def main() -> int:
     results: dict[str, dict[str, object]] = {}
-    for name in (*NAMES, *(NEED_A_CORPUS if os.environ.get("CAPKERNEL_CORPUS") else ())):
+    browser = NEED_CHROMIUM if any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))) else ()
+    for name in (*NAMES, *browser, *(NEED_A_CORPUS if os.environ.get("CAPKERNEL_CORPUS") else ())):
         print(f"== {name}", flush=True)
         done = subprocess.run([sys.executable, "-P", str(HERE / f"{name}.py")], stdout=subprocess.PIPE, text=True)
         print(done.stdout, end="", flush=True)

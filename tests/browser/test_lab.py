@@ -38,7 +38,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )  # fmt: skip
     try:
         wait_until_it_answers(server, port)
-        yield f"http://127.0.0.1:{port}/lab/tree/NAME.ipynb?token={TOKEN}"
+        yield f"http://127.0.0.1:{port}/lab/workspaces/NAME/tree/NAME.ipynb?token={TOKEN}"
     finally:
         server.terminate()
         server.communicate(timeout=30)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import readers
 from jupyter_server_started import TOKEN, jupyter_environment, jupyter_server
 from leaks import leaked
 from memory import count_in_memory, readable
@@ -82,7 +83,9 @@ class Server:
 
 
 @contextmanager
-def served(place: Path, *, base: str = "/", program: str = "jupyter_server", token: str = TOKEN) -> Iterator[Server]:
+def served(
+    place: Path, *options: str, base: str = "/", program: str = "jupyter_server", token: str = TOKEN
+) -> Iterator[Server]:
     directory = place / "notebooks"
     (directory / "secrets" / "prod").mkdir(parents=True)
     (directory / "secrets" / "canary.txt").write_text(CANARY)
@@ -91,13 +94,14 @@ def served(place: Path, *, base: str = "/", program: str = "jupyter_server", tok
     policy.write_text(POLICY + '[files]\nroots = ["notebooks"]\n')
     environment = jupyter_environment(place / "jupyter") | {"CAPKERNEL_POLICY": str(policy)}
     log = place / "server.log"
-    with jupyter_server(directory, environment, log, base=base, program=program, token=token) as it:
+    with jupyter_server(directory, environment, log, *options, base=base, program=program, token=token) as it:
         yield Server(it.port, base, log, environment, directory, it.pid, token)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("page"), base="/its/base/") as running:
+    readers = "--ServerApp.authorizer_class=readers.Readers"
+    with served(tmp_path_factory.mktemp("page"), readers, base="/its/base/") as running:
         yield running
 
 
@@ -183,6 +187,9 @@ ATTACKS: dict[str, tuple[Callable[[Browser, dict[str, str]], httpx.Response], tu
     "without a cookie": (
         lambda page, said: _stranger(page).ask("reveal", said),
         (403, "not-this-page"),
+    ),
+    "by somebody who may not run kernels": (
+        lambda page, said: page.ask("reveal", said, **{readers.HEADER: "1"}), (403, "not-this-page"),
     ),
     "from another site": (
         lambda page, said: page.ask("reveal", said, Origin=FOREIGN, Sec_Fetch_Site="cross-site"),
@@ -305,12 +312,20 @@ def test_unknown_values_and_kernels(server: Server, session: Session, browser: B
     assert refused(browser.ask("state", {"kernel": other.kernel})) == (410, "kernel-gone")
 
 
-def test_a_kernel_that_is_not_ours_has_no_page(server: Server, browser: Browser) -> None:
-    kernel = browser.start_kernel(server.directory, "python3")
+@pytest.mark.parametrize(("name", "words"), [("python3", "is not capkernel's"), ("user", "its kernelspec names no")])
+def test_a_kernel_that_was_not_launched_by_our_provisioner_has_no_page(
+    server: Server, browser: Browser, name: str, words: str
+) -> None:
+    specs = Path(server.environment["JUPYTER_DATA_DIR"]) / "kernels"
+    spec = json.loads((specs / "capkernel" / "kernel.json").read_text())
+    del spec["metadata"]["kernel_provisioner"]  # as `capkernel install --user` writes it
+    (specs / "user").mkdir(exist_ok=True)
+    (specs / "user" / "kernel.json").write_text(json.dumps(spec))
+    kernel = browser.start_kernel(server.directory, name)
     try:
         said = browser.state(kernel)
         assert said["reveal"] == "view"
-        assert "is not capkernel's" in said["why"]
+        assert words in said["why"]
         answer = browser.ask("reveal", {"kernel": kernel, "handle": "f" * 32, "key": Key.fresh().public})
         assert refused(answer) == (409, "reveal-off")
     finally:
@@ -335,6 +350,8 @@ def test_a_value_of_a_high_origin_is_shown_after_pairing_only(server: Server, se
     assert page.headers["x-frame-options"] == "DENY"
     code, _ = printed_code(server.log)
     assert code not in page.text
+    second = program.visit_pairing()
+    assert (second.status_code, "cannot be used here" in second.text) == (403, True), "one code at a time"
     assert refused(program.ask("pair", {"code": code})) == (403, "code"), "the code is for who asked"
     wrong = code[:-1] + ("1" if code[-1] == "0" else "0")
     assert refused(person.ask("pair", {"code": wrong})) == (403, "code")

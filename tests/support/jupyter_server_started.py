@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: Path | None = None, base: str = "/") -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         assert server.poll() is None, log.read_text() if log else server.stderr.read().decode()  # type: ignore[union-attr]
         try:
@@ -64,7 +64,7 @@ def jupyter_environment(place: Path, *, argv: list[str] | None = None, provision
     (kernels / "kernel.json").write_text(json.dumps(spec))
     enabled = place / "config" / "jupyter_server_config.d"
     enabled.mkdir(parents=True)
-    shutil.copy(REPOSITORY / "jupyter-config" / "capkernel.json", enabled)
+    shutil.copy(REPOSITORY / "capkernel/viewer/jupyter/config/capkernel.json", enabled)
     card = importlib.resources.files("capkernel.viewer") / "labextension"
     shutil.copytree(str(card), place / "data" / "labextensions" / "@capkernel" / "card")
     (place / "run").mkdir(mode=0o700)

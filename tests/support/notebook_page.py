@@ -67,8 +67,10 @@ def served(application: str, place: Path, *options: str, **environment: Any) -> 
                   "JUPYTERLAB_WORKSPACES_DIR": str(place / "workspaces"),
                   "XDG_STATE_HOME": str(place / "state")}  # fmt: skip
     log = place / "server.log"
-    with jupyter_server(work, variables, log, f"--{app}.expose_app_in_browser=True", *options, program=program) as port:
-        yield Served(application, port, place, work, log, variables)
+    with jupyter_server(
+        work, variables, log, f"--{app}.expose_app_in_browser=True", *options, program=program
+    ) as started:
+        yield Served(application, started.port, place, work, log, variables)
 
 
 def write_notebook(path: Path, cells: list[str]) -> None:

@@ -207,9 +207,9 @@ class _Handler(JupyterHandler):
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps(said))
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ARG002  # the parent's
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
         refusal = kwargs.get("exc_info", (None, None, None))[1]
-        name, message = ("not-this-page", "Not answered.")
+        name, message = ("failed" if status_code >= 500 else "not-this-page", "Not answered.")
         if isinstance(refusal, Refusal):
             name, message = refusal.name, refusal.message
         self.say(
@@ -287,16 +287,18 @@ class Pair(_Handler):
     async def show(self) -> None:
         if not own_page.is_own_visit(self.request):
             raise Refusal(403, "not-this-page", "Open this page in a tab of its own.")
+        problem = ""
         try:
             self.desk.pairing.begin(self.identity)
-        except NotPaired as problem:
-            raise Refusal(403, "code", str(problem)) from None
+        except NotPaired as found:
+            problem = str(found)
+            self.set_status(403)
         nonce = secrets.token_urlsafe(16)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Content-Security-Policy", pair_page.policy(nonce))
         self.set_header("Cross-Origin-Opener-Policy", "same-origin")
         self.set_header("X-Frame-Options", "DENY")
-        self.finish(pair_page.document(nonce, self.xsrf_token.decode("ascii"), self.pair_url))
+        self.finish(pair_page.document(nonce, self.xsrf_token.decode("ascii"), self.pair_url, problem))
 
     async def answer(self) -> None:
         code = "".join(self.asked(_Code).code.split())

@@ -37,7 +37,7 @@ def launched(kernel_manager: Any, kernel: str) -> Launched:
     manager = kernel_manager.get_kernel(kernel)
     provisioner = getattr(manager, "provisioner", None)
     if not isinstance(provisioner, CapkernelProvisioner):
-        ours = getattr(manager, "kernel_name", "") == "capkernel" and provisioner is not None
+        ours = provisioner is not None and "capkernel.kernel" in provisioner.kernel_spec.argv
         raise NoPage(NOT_HANDED_OVER if ours else NOT_OURS)
     if provisioner.launched is None:
         raise NoPage(NOT_HANDED_OVER)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import html
 import importlib.resources
 import json
 
 
-def document(nonce: str, xsrf: str, address: str) -> str:
-    """nonce: of this answer. xsrf: the token that the code is sent with. address: where to."""
-    page = _page().replace("{nonce}", nonce)
+def document(nonce: str, xsrf: str, address: str, problem: str = "") -> str:
+    """nonce: of this answer. xsrf: the token that the code is sent with. address: where to. problem: why there is no
+    code now."""
+    page = _page().replace("{nonce}", nonce).replace("{problem}", html.escape(problem))
+    page = page.replace("{hidden}", "hidden" if problem else "")
     return page.replace("{xsrf}", _script_text(xsrf)).replace("{address}", _script_text(address))
 
 

@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(jupyter_page, "jupyter_config_path", lambda: [str(tmp_path / "user"), str(tmp_path / "config")])
     monkeypatch.setattr(jupyter_page, "jupyter_path", lambda *parts: [str(tmp_path.joinpath("share", *parts))])
     (tmp_path / "config" / "jupyter_server_config.d").mkdir(parents=True)
-    settings = (REPOSITORY / "jupyter-config" / "capkernel.json").read_text()
+    settings = (REPOSITORY / "capkernel/viewer/jupyter/config/capkernel.json").read_text()
     (tmp_path / "config" / "jupyter_server_config.d" / "capkernel.json").write_text(settings)
     card = tmp_path / "share" / "labextensions" / jupyter_page.LABEXTENSION
     card.mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -115,7 +116,7 @@ def serving(folder: Path, launcher: Launcher | None, look: Callable[[Session], N
     async def main() -> None:
         await session.server.start()
         try:
-            await asyncio.wait_for(asyncio.to_thread(look, session), 60)
+            await asyncio.wait_for(asyncio.to_thread(look, session), 110)
         finally:
             await session.server.close()
 
@@ -127,10 +128,11 @@ def talk(session: Session, answer: Callable[[bytes], list[bytes]]) -> list[ToVie
     """Answer the challenge with these frames; what comes until the other end closes, or as many as were sent."""
     reader: FrameReader[ToViewer] = FrameReader(ToViewer)
     found: list[ToViewer] = []
-    with socket.socket(socket.AF_UNIX) as link:
+    frames: list[bytes] | None = None
+    # The other end may close before it has read all that was sent.
+    with socket.socket(socket.AF_UNIX) as link, contextlib.suppress(ConnectionError):
         link.settimeout(30)
         link.connect(str(session.runtime / SOCKET_NAME))
-        frames: list[bytes] | None = None
         while frames is None or len(found) <= len(frames):
             data = link.recv(65536)
             if not data:
@@ -139,8 +141,7 @@ def talk(session: Session, answer: Callable[[bytes], list[bytes]]) -> list[ToVie
             found += [message for message, _ in reader.frames()]
             if frames is None and found and isinstance(found[0], Challenge):
                 frames = answer(found[0].challenge)
-                for frame in frames:
-                    link.sendall(frame)
+                link.sendall(b"".join(frames))
     return found
 
 

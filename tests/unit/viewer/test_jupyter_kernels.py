@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from capkernel.kernel.provisioner import CapkernelProvisioner, Launched
@@ -23,7 +24,6 @@ class Managers:
     """As Jupyter's mapping kernel manager, with one kernel "k"."""
 
     provisioner: Any
-    kernel_name: str = "capkernel"
 
     def __contains__(self, kernel: str) -> bool:
         return kernel == "k"
@@ -31,6 +31,10 @@ class Managers:
     def get_kernel(self, kernel: str) -> Any:
         assert kernel in self
         return self
+
+
+def local(*argv: str) -> LocalProvisioner:
+    return LocalProvisioner(kernel_spec=KernelSpec(argv=list(argv)))
 
 
 def test_a_launch_of_this_server_is_found() -> None:
@@ -44,8 +48,8 @@ def test_what_is_not_ours_is_told_apart() -> None:
         kernels.launched(Managers(CapkernelProvisioner()), "other")
     for managers, words in (
         (Managers(CapkernelProvisioner()), "provisioner"),  # without a secret
-        (Managers(LocalProvisioner()), "own environment"),  # `capkernel install --user`
-        (Managers(LocalProvisioner(), "python3"), "is not capkernel's"),
+        (Managers(local("python", "-m", "capkernel.kernel")), "own environment"),  # `capkernel install --user`
+        (Managers(local("python", "-m", "ipykernel_launcher")), "is not capkernel's"),
         (Managers(None), "another server runs it"),  # a gateway
     ):
         with pytest.raises(NoPage, match=words):
