@@ -642,3 +642,37 @@ def test_the_cell_is_told_its_own_word_for_a_path_and_the_person_where_it_leads(
 
     asked.run(body)
     assert told == ["files.write link.csv"]
+
+
+def test_a_cell_that_has_ended_asks_no_more(make: Make) -> None:
+    asked = make()
+
+    async def body() -> None:
+        # The second waits for the first one's turn; when it comes, its cell is over.
+        tasks = [asked.effect(AskSecret("KEY")) for _ in range(2)]
+        await asked.question()
+        await asyncio.sleep(0)
+        asked.broker.close_cell()
+        kinds = set()
+        for task in tasks:
+            answer, _ = await ended(task)
+            kinds.add(answer.error.kind)
+        assert kinds == {"CapabilityDenied", "CapabilityRevoked"}
+        assert asked.approvals.questions()[0] == ()
+
+    asked.run(body)
+
+
+def test_nothing_is_made_for_a_question_that_is_not_asked(make: Make) -> None:
+    asked = make()
+
+    async def body() -> None:
+        task = asked.effect(AskSecret("KEY"))
+        await asked.approvals.decide((await asked.question()).id, False, "", "me")
+        failed(await ended(task))
+        for _ in range(5):
+            assert "denied this before" in failed(await ended(asked.effect(AskSecret("KEY"))))
+
+    asked.run(body)
+    assert len(asked.vault.expected) == 1
+    assert asked.decisions("secret.request").count(("denied", "kernel")) == 5
