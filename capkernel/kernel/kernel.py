@@ -435,6 +435,8 @@ class CapKernel(Kernel):
         request = self._handed(message.request)
         if not self.settings.active_outputs or request is None or request.cell is None:
             return
+        if request.cell.output.full and message.kind != "comm_close":
+            return
         output = self._comms.from_worker(message, blob)
         if output is None:
             return

@@ -187,6 +187,7 @@ class Worker:
     def _comm(self, message: Comm, blob: bytes) -> Finished:
         """Hand a front end's message to the comm it is for: it calls what a cell gave `on_click`, `observe`, ..."""
         kernel = self._kernel
+        cell = kernel.get_parent("shell")
         parent = _parent(message.request, message.parent, message.kind)
         kernel.set_parent([], parent, "shell")
         content = {"comm_id": message.comm, "data": message.data, "target_name": message.target}
@@ -196,6 +197,7 @@ class Worker:
                 getattr(kernel.comm_manager, message.kind)(None, [], told)
         except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):  # the manager logs every Exception
             kernel.shell.showtraceback()
+        kernel.set_parent([], cell, "shell")  # what threads print from now on belongs to the latest cell again
         return Finished(message.request, {"status": "ok"})
 
     def _tell_dropped(self) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 from jupyter_server_started import FLAGS
 from notebook_page import chromium_path
-from playwright.sync_api import Browser, BrowserContext, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Playwright, expect, sync_playwright
 
 REBOUND = "--host-resolver-rules=MAP rebound.example 127.0.0.1"  # a name that resolves to us, as in DNS rebinding
+
+expect.set_options(timeout=60_000)  # a machine may be busy; what is so is seen at once
 
 
 @pytest.fixture(scope="module")

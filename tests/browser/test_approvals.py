@@ -184,6 +184,16 @@ def test_a_tab_that_is_not_looked_at_cannot_allow(page: Page, session: AskingSes
     assert isinstance(answer.result(WAIT), Granted)
 
 
+def test_a_button_that_is_not_in_view_cannot_be_armed(page: Page, session: AskingSession) -> None:
+    answer = waiting(page, session)
+    page.set_viewport_size({"width": 1000, "height": 200})
+    page.clock.run_for(5_000)
+    assert page.locator("#question .allow").is_disabled()
+    page.evaluate("() => document.querySelector('#question .deny').focus()")  # brings the buttons into view
+    allow(page)
+    assert isinstance(answer.result(WAIT), Granted)
+
+
 def test_closing_the_tab_allows_nothing(page: Page, session: AskingSession) -> None:
     answer = waiting(page, session)
     until(page, lambda: page.locator("#question .allow").is_enabled())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import io
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -64,6 +65,7 @@ def server(sessions: list[AskingSession]) -> Iterator[ViewerServer]:
 @pytest.fixture
 def page(context: BrowserContext, server: ViewerServer) -> Page:
     made = context.new_page()
+    made.clock.set_fixed_time(time.time())  # nothing hides because a machine is slow; timers run
     made.goto(server.link())
     made.wait_for_selector(".card")
     return made

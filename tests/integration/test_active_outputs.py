@@ -172,6 +172,25 @@ def test_what_a_callback_draws_goes_into_its_output_widget(active: LiveKernel) -
     assert "inside\n" in printed(said)
 
 
+def test_what_a_thread_prints_after_a_callback_belongs_to_the_latest_cell(active: LiveKernel) -> None:
+    ran = active.run(
+        "import threading\n"
+        "go, done = threading.Event(), threading.Event()\n"
+        "def late():\n"
+        "    go.wait()\n"
+        "    print('late')\n"
+        "    done.set()\n"
+        "def start(clicked):\n"
+        "    threading.Thread(target=late).start()\n"
+        "starter = widgets.Button()\n"
+        "starter.on_click(start)\n"
+        "starter\n"
+    )
+    click = {"comm_id": model_of(ran), "data": {"method": "custom", "content": {"event": "click"}}}
+    answers(active, tell(active, "comm_msg", click))
+    assert active.run("go.set()\nif not done.wait(30): raise TimeoutError").stdout == "late\n"
+
+
 def test_a_callback_has_no_authority(active: LiveKernel) -> None:
     code = (
         "def read(clicked):\n"

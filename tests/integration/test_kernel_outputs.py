@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,19 +168,18 @@ def test_what_c_code_prints_arrives(kernel: UncheckedKernel) -> None:
     assert "from C" in ran.stdout
 
 
-def test_a_long_line_is_quick(kernel: UncheckedKernel) -> None:
-    began = time.monotonic()
+def test_a_long_line_is_whole(kernel: UncheckedKernel) -> None:
     ran = kernel.run("print('x' * 10_000_000)")
     assert len(ran.stdout) == 10_000_001
-    assert time.monotonic() - began < 5
 
 
 def test_a_thread_prints_into_the_latest_cell(kernel: UncheckedKernel) -> None:
     kernel.run(
-        "import threading, time\ndef late():\n    time.sleep(0.4)\n    print('late')\n"
+        "import threading\ngo, done = threading.Event(), threading.Event()\n"
+        "def late():\n    go.wait()\n    print('late')\n    done.set()\n"
         "threading.Thread(target=late).start()"
     )
-    ran = kernel.run("import time\ntime.sleep(0.8)")
+    ran = kernel.run("go.set()\nif not done.wait(30): raise TimeoutError")
     assert ran.stdout == "late\n"
 
 

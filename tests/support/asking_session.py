@@ -135,7 +135,10 @@ class AskingSession:
 
     async def _close(self) -> None:
         self.approvals.close()
+        links = list(self._server._links)
         await self._server.close()
+        await asyncio.gather(*links, return_exceptions=True)
+        await asyncio.sleep(0)  # what they closed is closed in the next round
         self.audit.close()
         links = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*links, return_exceptions=True)

@@ -8,12 +8,18 @@
 const ARM_MS = 1000;
 const LOOK_MS = 100;
 
+/** Whether its middle is on the screen, with nothing of the page over it. @param {HTMLElement} element */
+function inView(element) {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  return width > 0 && document.elementFromPoint(left + width / 2, top + height / 2) === element;
+}
+
 /** @param {HTMLButtonElement} button @param {() => boolean} also  what else must hold
  * @param {() => void} act  when a person presses it
  * @returns {() => void} ends it; the button stays disabled */
 export function arm(button, also, act) {
   let since = 0; // on the page's clock; 0: not in view
-  const watched = () => !document.hidden && document.hasFocus() && button.isConnected && button.getClientRects().length > 0 && also();
+  const watched = () => !document.hidden && document.hasFocus() && inView(button) && also();
   const ready = () => watched() && since > 0 && performance.now() - since >= ARM_MS;
   const reset = () => {
     since = 0;

@@ -113,7 +113,7 @@ def test_one_wrong_header_is_refused(client: Client, status: int, changed: dict[
     filled = {
         name: value.replace("{port}", port) if isinstance(value, str) else value for name, value in changed.items()
     }
-    for path in ("/api/sessions", "/api/reveal", "/api/state"):
+    for path in ("/api/sessions", "/api/reveal", "/api/state", "/api/decide", "/api/secret"):
         found, said, _ = client.ask(path, {"session": SESSION.name, "handle": "0" * 32, "key": "AAAA"}, **filled)
         assert found == status
         assert set(said) == {"error"}
