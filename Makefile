@@ -7,13 +7,14 @@ STAMP := $(VENV)/.installed
 SOURCES := $(shell find capkernel kernelspec -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml requirements.lock README.md LICENSE
 PYTEST := $(BIN)/pytest
 
-.PHONY: help install demo lab test test-slow mutate lint bench lock clean
+.PHONY: help install demo lab test test-slow soak mutate lint bench lock clean
 
 help:
 	@echo "make demo    install, then run the tour notebook through the kernel"
 	@echo "make lab     install, then open the tour in JupyterLab with the kernel chosen"
 	@echo "make test    install, then run the tests (browser tests when Chromium is found)"
 	@echo "make test-slow  the tests that take minutes: every process ended in every state"
+	@echo "make soak    thousands of cells and refusals in one session: does any process grow?"
 	@echo "make mutate  every rule of the checker switched off in turn: do the golden sessions notice?"
 	@echo "make lint    ruff, mypy --strict, import contracts"
 	@echo "make bench   run every benchmark of tests/bench and write docs/performance.md"
@@ -47,6 +48,9 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
+
+soak: $(STAMP)
+	$(BIN)/python tests/bench/soak.py
 
 mutate: $(STAMP)
 	$(BIN)/python tests/mutation/mutate.py

@@ -34,7 +34,16 @@ from mypy.build import State
 from mypy.errors import CompileError, ErrorInfo
 from mypy.freetree import free_tree
 from mypy.messages import format_type_bare
-from mypy.nodes import ExpressionStmt, MypyFile, SymbolTableNode, TypeInfo, Var
+from mypy.nodes import (
+    Decorator,
+    ExpressionStmt,
+    FuncBase,
+    MypyFile,
+    SymbolNode,
+    SymbolTableNode,
+    TypeInfo,
+    Var,
+)
 from mypy.options import Options
 from mypy.semanal_main import semantic_analysis_for_scc
 from mypy.typeops import make_simplified_union
@@ -57,7 +66,7 @@ from capkernel.checker.profiles import STANDARD, Profile
 from capkernel.checker.recall import Recall
 from capkernel.checker.returns import infer_returns
 from capkernel.checker.scan import GONE, NEW, OLD, Names, Read, has_lazy_annotations, scan
-from capkernel.checker.seeding import append_probes, seed
+from capkernel.checker.seeding import HIDDEN, append_probes, seed
 from capkernel.checker.symbols import (
     Binding,
     JoinedTypes,
@@ -414,6 +423,10 @@ class Engine:
             # Types and symbols stay; the statements were only needed to find them.
             free_tree(tree)
             tree.defs.clear()
+            for name in [name for name in tree.names if name in _MODULE_NAMES or name.startswith(HIDDEN)]:
+                del tree.names[name]  # eight symbols of each module that nobody asks a cell for
+            if not any(_is_found_by_name(symbol.node, module_id) for symbol in tree.names.values()):
+                del self._manager.modules[module_id]
 
     def _committed(self, name: str, checked: Checked) -> Binding | None:
         module_id, cell = checked.typed.module_id, checked.typed.number
@@ -470,6 +483,13 @@ class Engine:
         manager.ast_cache.pop(module_id, None)
         manager.import_map.pop(module_id, None)
         manager.import_options.pop(module_id, None)
+
+
+def _is_found_by_name(node: SymbolNode | None, module_id: str) -> bool:
+    """Whether mypy may look a symbol of this module up by its full name later: classes, aliases, type variables. A
+    value or function is reached through what the session binds."""
+    plain = isinstance(node, Var | FuncBase | Decorator | MypyFile)
+    return node is not None and not plain and node.fullname.startswith(f"{module_id}.")
 
 
 def _last_expression(module: ast.Module, tree: MypyFile) -> ExpressionStmt | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from live_kernel import Ran
 from unchecked import UncheckedKernel, checker_off_kernel
 
 FORGE = """
@@ -21,8 +22,13 @@ def forge(handle, value):
 """
 
 
+def write(kernel: UncheckedKernel, name: str, value: str) -> Ran:
+    file = f"fs.access('secrets/{name}')"
+    return kernel.run(f"with request_file_system('.') as fs:\n    {file}.write_classified({value})")
+
+
 def written(kernel: UncheckedKernel, folder: Path, name: str, value: str) -> str:
-    ran = kernel.run(f"with request_file_system('.') as fs:\n    fs.access('secrets/{name}').write_classified({value})")
+    ran = write(kernel, name, value)
     assert ran.ok, ran.everything
     file, end = folder / "secrets" / name, time.monotonic() + 20
     while not file.read_text() and time.monotonic() < end:
@@ -41,12 +47,13 @@ def test_a_number_is_used_once_in_the_life_of_a_kernel(project: Path) -> None:
         kernel.process("capkernel.worker.main").kill()
         time.sleep(0.3)
         assert kernel.run(FORGE + f"later = forge({number!r}, 'third')").ok
-        assert written(kernel, project, "b.txt", "later") == "first"
+        refused = write(kernel, "b.txt", "later")
+        assert refused.reply["evalue"] == "this is no Classified value of this session"  # nor ever again
         kernel.process("capkernel.vault.keeper_main").kill()
         time.sleep(0.5)
         assert kernel.run(f"last = forge({number!r}, 'fourth')").ok
         assert kernel.run("new = classify('new')").ok
         assert written(kernel, project, "new.txt", "new") == "new"
-        kernel.run("with request_file_system('.') as fs:\n    fs.access('secrets/c.txt').write_classified(last)")
-        time.sleep(1)
-        assert (project / "secrets" / "c.txt").read_text() == ""  # lost with the vault, and nobody's for ever
+        refused = write(kernel, "c.txt", "last")
+        assert refused.reply["evalue"] == "this is no Classified value of this session"
+        assert not (project / "secrets" / "c.txt").exists()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "docs" / "performance.md"
-NAMES = ("check", "execute", "files", "map", "start")  # `soak` takes long, it is run by hand
+NAMES = ("check", "execute", "files", "map", "start")  # `soak` takes long: `make soak`
 NEED_A_CORPUS = ("utility",)  # left out unless CAPKERNEL_CORPUS names a folder
 NEED_CHROMIUM = ("reveal",)
 PEERS = ("ipykernel", "IPython", "mypy", "numpy", "pandas")

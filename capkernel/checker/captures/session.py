@@ -70,6 +70,9 @@ class CaptureVerdict:
     facts: Facts
 
 
+_REMEMBERED = 200  # functions
+
+
 class CaptureSession:
     """The capture checker of one session."""
 
@@ -159,6 +162,9 @@ class CaptureSession:
                 self._frame.lines[name] = facts.lines.get(name, 0)
         if facts.heap is not None:
             self._heap = self._pruned(facts.heap)
+        if len(self._mentions) > _REMEMBERED:  # what they say is found again; their functions may be long gone
+            for found in (self._mentions, self._scoped, self._pieces, self._asks):
+                found.clear()
         for name, definition in facts.classes.items():
             self._classes[name] = definition
             self._method_names |= _method_names(definition)
