@@ -53,12 +53,24 @@ class Approvals:
         self.asked: Callable[[Waiting], None] = lambda _: None  # the session tells that a decision waits
         self.settled: Callable[[Waiting], None] = lambda _: None
 
+    def refusal(self, question: AskPerson, cell: int | None) -> Denied | None:
+        """Why nobody would be asked this now, written down; None when somebody would. Raises AuditUnavailable."""
+        refused = self._queue.refusal(question, cell)
+        if refused is not None:
+            self._refuse(question, cell, refused)
+        return refused
+
+    def _refuse(self, question: AskPerson, cell: int | None, refused: Denied) -> None:
+        self._audit.record(
+            question.kind, "denied", cell=cell, path=_path(question), reason=refused.reason, who="kernel"
+        )
+
     async def ask(self, question: AskPerson, cell: int | None) -> Granted | Denied:
         """Wait for the person. Raises AuditUnavailable."""
         waiting = self._queue.ask(question, cell, time.monotonic(), time.time())
         path, claim = _path(question), one_line(question.reason, 400)
         if isinstance(waiting, Denied):
-            self._audit.record(question.kind, "denied", cell=cell, path=path, reason=waiting.reason, who="kernel")
+            self._refuse(question, cell, waiting)
             return waiting
         self._loop = asyncio.get_running_loop()
         answer: asyncio.Future[Granted | Denied] = self._loop.create_future()

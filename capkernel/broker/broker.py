@@ -16,13 +16,13 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from capkernel.broker.approvals import Approvals
+from capkernel.broker.approvals import Approvals, Granted
 from capkernel.broker.asking import Asking, NeedsPerson
 from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.captured import require_types
@@ -41,7 +41,7 @@ from capkernel.broker.ports import VaultPort
 from capkernel.broker.room import SECRET_BYTES, Room
 from capkernel.broker.secure_output import SecureOutput
 from capkernel.broker.threads import in_background, run_whole
-from capkernel.policy.decision import Denied
+from capkernel.policy.decision import AskPerson, Denied
 from capkernel.policy.excluded import Exclusions
 from capkernel.policy.model import Policy
 from capkernel.policy.paths import PathRules
@@ -297,13 +297,22 @@ class Broker:
             return CallResult(call, None, _failure(problem, path)), b""
 
     async def _given_by_person(self, effect: AskSecret | AskRelease, cell: _Cell) -> tuple[Any, bytes]:
+        def ask(question: AskPerson) -> Awaitable[Granted | Denied]:
+            return self._ask(question, cell)
+
         if isinstance(effect, AskSecret):
-            answer: tuple[Any, bytes] = await self._person.secret(effect, cell.number, cell.plan), b""
+            answer: tuple[Any, bytes] = await self._person.secret(effect, cell.number, cell.plan, ask), b""
         else:
-            answer = None, await self._person.release(effect, cell.number, cell.plan)
+            answer = None, await self._person.release(effect, cell.number, cell.plan, ask)
         if self._cell is not cell:
             raise revoked()
         return answer
+
+    async def _ask(self, question: AskPerson, cell: _Cell) -> Granted | Denied:
+        """Ask the person for a cell that runs: its end takes its questions along, and then there are no more."""
+        if self._cell is not cell:
+            raise revoked()
+        return await self.approvals.ask(question, cell.number)
 
     async def _decided(self, effect: OpenScope | Invoke, cell: _Cell, blob: bytes, path: str) -> tuple[Any, bytes]:
         """Do the effect, and ask the person first when the policy says so: once more whenever it is another one by the
@@ -314,7 +323,7 @@ class Broker:
                     return await self._perform(effect, cell, blob)
             except NeedsPerson as needed:
                 question = needed.ask
-            answer = await self.approvals.ask(replace(question, about=path), cell.number)
+            answer = await self._ask(replace(question, about=path), cell)
             if isinstance(answer, Denied):
                 raise denied(f"{question.kind} {path}: {answer.reason}")
             if self._cell is not cell:

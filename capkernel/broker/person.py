@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from capkernel.broker.approvals import Approvals, Granted
@@ -31,6 +31,8 @@ MAX_LABEL: Final = 200
 MAX_ORIGINS: Final = 20
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SECRET, _RELEASE = "secret.request", "secret.declassify"  # names of effects
+
+Ask = Callable[[AskPerson], Awaitable[Granted | Denied]]
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ class PersonEffects:
         self._held: dict[str, _Held] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def secret(self, effect: AskSecret, cell: int, plan: Plan) -> str:
-        """The handle of the secret. Raises EffectError, AuditUnavailable."""
+    async def secret(self, effect: AskSecret, cell: int, plan: Plan, ask: Ask) -> str:
+        """The handle of the secret. ask: asks the person, while the cell runs. Raises EffectError, AuditUnavailable."""
         name = effect.name
         if not _NAME.fullmatch(name):
             raise EffectError(
@@ -80,13 +82,13 @@ class PersonEffects:
         async with self._turns[name]:  # threads that ask for the same one get the same one
             held = self._held.get(name)
             if held is None or held.life != self._vault.life:
-                held = self._held[name] = await self._new(name, effect.label[:MAX_LABEL], cell)
+                held = self._held[name] = await self._new(name, effect.label[:MAX_LABEL], cell, ask)
             else:
                 self._audit.record(_SECRET, "allowed", cell=cell, path=name)
             return held.handle
 
-    async def _new(self, name: str, label: str, cell: int) -> _Held:
-        handle, origin, life = self._handles.mint(pinned=True), f"secret:{name}", self._vault.life
+    async def _new(self, name: str, label: str, cell: int, ask: Ask) -> _Held:
+        origin, life = f"secret:{name}", self._vault.life
         if name in self._named:
             fd = self._given.get(name)
             if fd is None:
@@ -94,38 +96,34 @@ class PersonEffects:
                 self._audit.record(_SECRET, "denied", cell=cell, path=name, reason=said)
                 raise denied(f"{said}, which was not set when the kernel was started: set it and restart the kernel")
             self._audit.record(_SECRET, "allowed", cell=cell, path=name, reason="named in the policy")
+            handle = self._handles.mint(pinned=True)
             try:
                 self._vault.fill(handle, fd, "str", origin, label)
             except RuntimeError as problem:
                 raise denied(f"the vault cannot take a secret now: {problem}") from None
         else:
-            await self._typed(handle, name, origin, label, cell)
+            handle = await self._typed(name, origin, label, cell, ask)
         self._ledger.secret(handle, cell, origin, label)
         return _Held(handle, life)
 
-    async def _typed(self, handle: str, name: str, origin: str, label: str, cell: int) -> None:
-        try:
-            key = await self._vault.expect(handle, origin, label)
-        except RuntimeError as problem:  # it is gone, or has no room for another
-            raise denied(f"the vault cannot take a secret now: {problem}") from None
+    async def _typed(self, name: str, origin: str, label: str, cell: int, ask: Ask) -> str:
         facts = (("name", name), ("cell", str(cell)), ("what happens", "it goes to the vault; cells get a handle"))
-        question = AskPerson(
-            _SECRET,
-            f"type the secret {name}",
-            (name,),
-            facts,
-            needs="secret",
-            reason=label,
-            handle=handle,
-            key=key,
-            about=name,
-        )
-        answer = await self._approvals.ask(question, cell)
-        if isinstance(answer, Denied):
-            raise denied(f"the secret {name} was not given: {answer.reason}")
+        question = AskPerson(_SECRET, f"type the secret {name}", (name,), facts, "secret", label, about=name)
+        refused = self._approvals.refusal(question, cell)
+        if refused is None:  # nothing is made for a question that is not asked
+            handle = self._handles.mint(pinned=True)
+            try:
+                key = await self._vault.expect(handle, origin, label)
+            except RuntimeError as problem:  # it is gone, or has no room for another
+                raise denied(f"the vault cannot take a secret now: {problem}") from None
+            answer = await ask(replace(question, handle=handle, key=key))
+            if isinstance(answer, Granted):
+                return handle
+            refused = answer
+        raise denied(f"the secret {name} was not given: {refused.reason}")
 
-    async def release(self, effect: AskRelease, cell: int, plan: Plan) -> bytes:
-        """The encoded value. Raises EffectError, AuditUnavailable."""
+    async def release(self, effect: AskRelease, cell: int, plan: Plan, ask: Ask) -> bytes:
+        """The encoded value. ask: as for `secret`. Raises EffectError, AuditUnavailable."""
         handle = effect.handle
         self._handles.require(handle)
         listed = any(site.kind == "declassify" for site in plan.asks)
@@ -134,7 +132,7 @@ class PersonEffects:
             reason = "the policy lets no classified value be released (approvals.declassify = false)"
             self._audit.record(_RELEASE, "denied", cell=cell, path=handle, reason=reason)
             raise denied(reason)
-        answer = await self._approvals.ask(self._release_question(handle, effect.reason, cell), cell)
+        answer = await ask(self._release_question(handle, effect.reason, cell))
         if isinstance(answer, Granted):
             return answer.blob
         raise denied(answer.reason)

@@ -66,16 +66,23 @@ class Questions:
 
     def ask(self, ask: AskPerson, cell: int | None, now: float, asked: float) -> Waiting | Denied:
         """Queue it, or say why nobody is asked. asked: Unix seconds, for the person."""
+        refused = self.refusal(ask, cell)
+        if refused is not None:
+            return refused
+        made = Waiting(secrets.token_hex(16), ask, cell, asked)
+        self._waiting[made.id] = made
+        self._open_next(now)
+        return made
+
+    def refusal(self, ask: AskPerson, cell: int | None) -> Denied | None:
+        """Why nobody would be asked this now; None when somebody would."""
         if _subject(ask) in self._denied:
             return Denied(f"the person denied this before, so it is not asked again until {WHERE} says otherwise")
         if cell is not None and cell == self._unanswered:
             return Denied(f"nobody answered an earlier question of this cell: answer in {WHERE}")
         if len(self._waiting) >= MAX_QUESTIONS:
             return Denied(f"{MAX_QUESTIONS} questions wait for you already: answer them in {WHERE}")
-        made = Waiting(secrets.token_hex(16), ask, cell, asked)
-        self._waiting[made.id] = made
-        self._open_next(now)
-        return made
+        return None
 
     @property
     def open(self) -> Waiting | None:

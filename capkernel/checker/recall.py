@@ -136,11 +136,13 @@ class Recall:
             return
         if self._found.get(key) is None:
             constants = frozenset(part for part in parts if is_of_constants(part))
-            matter = self._constants.matter(parts, types, target) or any(
-                checker.expr_checker.accept(part) != typ
-                for part, typ in zip(parts, types, strict=True)
-                if part in constants
-            )
+            matter = self._constants.matter(parts, types, target)
+            with checker.local_type_map:  # what a constant was in its place stays as it is
+                matter = matter or any(
+                    checker.expr_checker.accept(part) != typ
+                    for part, typ in zip(parts, types, strict=True)
+                    if part in constants
+                )
             kept = (
                 _Mark.ASK if part in constants and typ is not None else typ
                 for part, typ in zip(parts, types, strict=True)
@@ -214,7 +216,7 @@ class Recall:
         key = forms.key(top)
         if key is not None and place:
             parts = forms.parts(top)
-            types = self._get((place, key), parts)
+            types = self._get(key, parts) or self._get((place, key), parts)
             if types is not None:
                 self._override(checker, parts, types)
                 overridden = True
@@ -237,7 +239,10 @@ class Recall:
         if key is not None and place:
             every = checker._type_maps[0]
             parts = forms.parts(top)
-            self._put(checker, (place, key), parts, tuple(every.get(part) for part in parts))
+            types = tuple(every.get(part) for part in parts)
+            # What returns nothing may stand alone, and nowhere else.
+            nothing = isinstance(get_proper_type(types[0]), NoneType)
+            self._put(checker, (place, key) if nothing else key, parts, types)
 
     def _override(self, checker: TypeChecker, parts: Sequence[Expression], types: Types) -> None:
         found = self._here(checker, parts, types)
@@ -379,7 +384,7 @@ class _Forms:
         typ = node.type
         if typ is None or isinstance(typ, PartialType):
             return None
-        with self._checker.msg.filter_errors():  # mypy says it again
+        with self._checker.msg.filter_errors(), self._checker.local_type_map:  # mypy finds and says it again
             now = self._checker.expr_checker.accept(expression)
         coded = _coded(now)
         return None if coded is None else ("variable", coded)

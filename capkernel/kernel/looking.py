@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,10 @@ _MOST_MATCHES = 5000
 _LONGEST_MATCH = 1000
 _ALSO_MAGIC = ("time", "timeit", "matplotlib", "config")
 _TYPES = "_jupyter_types_experimental"
+_MOST_TEXT = 64 * 1024  # characters of a text that is looked at, as in the checker
+_LONG_TEXT = 8192  # characters that take too long for the event loop
+_CONFIG = re.compile(r"[ \t]*%config ")
+_BACKEND = re.compile(r"[ \t]*%matplotlib +(\w*)\Z")
 _LABELS = {"classified": "classified: the value is in the vault and is not shown; `map` computes with it"}
 
 
@@ -40,9 +45,11 @@ class Looking:
 
     async def complete(self, code: str, cursor: int, *, idle: bool) -> dict[str, Any]:
         """The content of a complete_reply. `idle`: no cell runs, so the worker may be asked, too."""
+        if len(code) > _MOST_TEXT:
+            return _reply({}, cursor, cursor)
         checker = self._supervisor.idle_checker
         question = CompleteByType(next(self._questions), code, cursor, self._names())
-        text = text_at(code, cursor)
+        text, target = _place(code, cursor) if len(code) < _LONG_TEXT else await asyncio.to_thread(_place, code, cursor)
         wanted = Complete(next(self._numbers), code, cursor, () if text is None else text.names)
         static, dynamic = await asyncio.gather(
             _nothing() if checker is None or text is not None else checker.look(question),
@@ -50,7 +57,9 @@ class Looking:
         )
         if text is not None:
             return in_text(text, code, cursor, dynamic)
-        return merged(code, cursor, static if isinstance(static, Completed) else None, dynamic)
+        if _CONFIG.match(_line(code, cursor)):
+            static = None
+        return merged(code, cursor, target, static if isinstance(static, Completed) else None, dynamic)
 
     async def inspect(self, code: str, cursor: int, detail: int, *, idle: bool) -> dict[str, Any]:
         """The content of an inspect_reply."""
@@ -83,16 +92,26 @@ async def _nothing() -> None:
     return None
 
 
-def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, Any] | None) -> dict[str, Any]:
+def _place(code: str, cursor: int) -> tuple[Text | None, Target | None]:
+    return text_at(code, cursor), target_at(code, cursor)
+
+
+def merged(
+    code: str, cursor: int, target: Target | None, static: Completed | None, dynamic: dict[str, Any] | None
+) -> dict[str, Any]:
     """Both answers as one: keys, then the static one, then the rest; every match replaces the same characters.
 
-    Of bare names the checker knows all: of the worker's only keys, magics and `name=` are taken then."""
+    Of bare names the checker knows all: of the worker's only keys, magics and `name=` are taken then. Behind
+    `%config` stands what IPython has to configure."""
     found: dict[str, tuple[str, str]] = {}
     start = end = cursor
     theirs, their_start, their_end = _texts(dynamic, code)
     keys = _keys(dynamic)
-    target = target_at(code, cursor)
-    bare = target is not None and not target.owner and target.module is None
+    backend = _BACKEND.match(_line(code, cursor))
+    if backend is not None:
+        word = backend[1]
+        return _reply({"inline": ("", "")} if "inline".startswith(word) else {}, cursor - len(word), cursor)
+    bare = not _CONFIG.match(_line(code, cursor)) and target is not None and not target.owner and target.module is None
     theirs = [text for text in theirs if not text.startswith("%") or _is_magic(code, cursor, target)]
     if bare and static is None:
         theirs = [text for text in theirs if text not in _refused()]
@@ -101,7 +120,7 @@ def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, 
     if static is not None and static.matches:
         start, end = static.start, static.end
         theirs = _moved(theirs, their_start, their_end, start, end, code)
-        found = {text: ("", "") for text in theirs if text in keys}
+        found = {text: ("", "") for text in theirs if text in keys or (bare and text.endswith("="))}
         found |= {match.text: (match.kind, match.signature) for match in static.matches}
     elif theirs:
         start, end = their_start, their_end
@@ -135,6 +154,11 @@ def _reply(found: dict[str, tuple[str, str]], start: int, end: int) -> dict[str,
         "status": "ok", "matches": matches, "cursor_start": start, "cursor_end": end,
         "metadata": {_TYPES: types} if any(kind for kind, _ in found.values()) else {},
     }  # fmt: skip
+
+
+def _line(code: str, cursor: int) -> str:
+    """The line of the cursor, before it."""
+    return code[code.rfind("\n", 0, cursor) + 1 : cursor]
 
 
 def _is_magic(code: str, cursor: int, target: Target | None) -> bool:

@@ -58,7 +58,7 @@ def of_bytes(data: bytes | bytearray, room: int) -> Image | None:
             width, height = opened.size
             if not (0 < width <= MOST_SIDE and 0 < height <= MOST_SIDE and width * height <= MOST_PIXELS):
                 return Image(kind, width, height, note=_TOO_MANY)
-            frames = getattr(opened, "n_frames", 1)
+            moving = getattr(opened, "is_animated", False)  # counting the frames would read them all
             if kind == "JPEG":
                 opened.draft("RGB", _fitting(width, height, SHOWN_PIXELS))  # decodes no more than is needed
             opened.load()
@@ -66,7 +66,7 @@ def of_bytes(data: bytes | bytearray, room: int) -> Image | None:
             turned = PIL.ImageOps.exif_transpose(flat) if opened.getexif() else flat
             if (turned.width > turned.height) != (flat.width > flat.height):
                 width, height = height, width
-            note = f"the first of {frames} frames" if frames > 1 else ""
+            note = "the first frame of an animation" if moving else ""
             return _encoded(kind, width, height, turned, room, note)
     except MemoryError:
         return Image(kind, width, height, note="it needs more memory than a job has: not drawn")

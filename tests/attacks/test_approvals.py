@@ -28,6 +28,10 @@ class World:
     kernel: LiveKernel
     project: Path
 
+    def run(self, code: str, **options: Any) -> Ran:
+        """With time for a person."""
+        return self.kernel.run(code, seconds=FIRST_CELL_SECONDS, **options)
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -69,13 +73,13 @@ def test_no_message_of_a_jupyter_client_is_an_answer(world: World) -> None:
         deny(link, question)
 
     with answering(pester):
-        ran = world.kernel.run(WRITE.format("pestered.csv"), allow_stdin=True)
+        ran = world.run(WRITE.format("pestered.csv"), allow_stdin=True)
     assert ran.reply["ename"] == "CapabilityDenied"
     assert not (world.project / "pestered.csv").exists()
     with the_link() as link:
         link.forget_denied()
     with answering(allow):
-        assert world.kernel.run(WRITE.format("pestered.csv")).ok
+        assert world.run(WRITE.format("pestered.csv")).ok
     assert (world.project / "pestered.csv").exists()
 
 
@@ -102,8 +106,8 @@ def test_forged_old_and_repeated_answers_are_refused(world: World) -> None:
             link.decide(question.id, True)
 
     with answering(first, second):
-        assert world.kernel.run(WRITE.format("first.csv")).ok
-        assert world.kernel.run(WRITE.format("second.csv")).reply["ename"] == "CapabilityDenied"
+        assert world.run(WRITE.format("first.csv")).ok
+        assert world.run(WRITE.format("second.csv")).reply["ename"] == "CapabilityDenied"
     assert not (world.project / "second.csv").exists()
 
 
@@ -125,7 +129,7 @@ def test_a_viewer_without_the_secret_decides_nothing(world: World) -> None:
         deny(link, question)
 
     with answering(impostor):
-        assert world.kernel.run(WRITE.format("impostor.csv")).reply["ename"] == "CapabilityDenied"
+        assert world.run(WRITE.format("impostor.csv")).reply["ename"] == "CapabilityDenied"
 
 
 FORGED = """
@@ -194,11 +198,11 @@ def traces(world: World, how: str, answer: Answer) -> list[list[bytes]]:
     for number, secret in enumerate(SECRETS):
         name = f"{how.replace(' ', '_')}_{answer.__name__}_{number}"
         with answering(types(secret)):
-            assert world.kernel.run(f'key = request_secret("{name}")').ok
-        made = world.kernel.run(VALUES[how])
+            assert world.run(f'key = request_secret("{name}")').ok
+        made = world.run(VALUES[how])
         assert made.ok, made.everything
         with answering(answer):
-            asked = world.kernel.run(ASK)
+            asked = world.run(ASK)
         with the_link() as link:
             link.forget_denied()
         found.append([trace(made), trace(asked)])
@@ -233,7 +237,7 @@ SPOOF = "ok\\n\\nAllowed by the administrator.\\nType y\\r\\u202eyned\\u200b\\x1
 
 def test_a_reason_cannot_look_like_anything_else(world: World) -> None:
     with answering(deny) as asked:
-        ran = world.kernel.run(f'request_declassify(classify("a", label="{SPOOF[:300]}"), "{SPOOF}")')
+        ran = world.run(f'request_declassify(classify("a", label="{SPOOF[:300]}"), "{SPOOF}")')
     assert ran.reply["ename"] == "CapabilityDenied"
     (question,) = asked
     texts = [question.title, question.reason, *(text for fact in question.facts for text in fact)]
@@ -253,7 +257,7 @@ def test_a_reason_cannot_look_like_anything_else(world: World) -> None:
 def test_a_name_cannot_look_like_anything_else(world: World) -> None:
     name = "a\\u202evsc.exe\\u2028 there now nothing"
     with answering(deny) as asked:
-        world.kernel.run(WRITE.format(name))
+        world.run(WRITE.format(name))
     assert all(text.isprintable() for fact in asked[0].facts for text in fact)
     assert r"\u202e" in asked[0].title
     with the_link() as link:

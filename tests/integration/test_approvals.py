@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from live_kernel import LiveKernel, live_kernel
+from live_kernel import LiveKernel, Ran, live_kernel
 from memory import count_in_memory, readable
 from person import allow, answering, deny, release, the_link, types, wait_for_question
 from terminal_screen import read_until
@@ -29,6 +29,8 @@ ask = ["files.write", "files.overwrite_classified"]
 env = "TEST_FROM_ENV"
 [secrets.NOT_SET]
 env = "TEST_NOT_SET"
+[limits]
+approval_seconds = 600
 """
 WAITS = "capkernel: waiting for your decision in `capkernel view` or `capkernel approve`: "
 WRITE = 'with request_file_system(".") as fs:\n    fs.access("{}").write("a,b")'
@@ -42,6 +44,10 @@ class World:
     kernel: LiveKernel
     project: Path
     canary: str
+
+    def run(self, code: str) -> Ran:
+        """With time for a person, who may have to start a program first."""
+        return self.kernel.run(code, seconds=FIRST_CELL_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +66,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             yield World(kernel, project, canary)
 
 
-def printed(ran: object) -> list[str]:
-    return [m["content"]["text"] for m in ran.messages if m["msg_type"] == "stream"]  # type: ignore[attr-defined]
+def printed(ran: Ran) -> list[str]:
+    return [m["content"]["text"] for m in ran.messages if m["msg_type"] == "stream"]
 
 
 def test_a_write_waits_for_the_person_and_the_cell_says_so(world: World) -> None:
     with answering(allow) as asked:
-        ran = world.kernel.run(WRITE.format("x.csv"))
+        ran = world.run(WRITE.format("x.csv"))
     assert ran.ok
     assert (world.project / "x.csv").read_text() == "a,b"
     assert dict(asked[0].facts)["path"] == "x.csv"
@@ -75,10 +81,10 @@ def test_a_write_waits_for_the_person_and_the_cell_says_so(world: World) -> None
 
 def test_a_denied_write_is_an_exception_and_stays_denied(world: World) -> None:
     with answering(deny):
-        ran = world.kernel.run(WRITE.format("y.csv"))
+        ran = world.run(WRITE.format("y.csv"))
     assert ran.reply["ename"] == "CapabilityDenied"
     assert "the person did not allow this" in ran.reply["evalue"]
-    again = world.kernel.run(WRITE.format("y.csv"))
+    again = world.run(WRITE.format("y.csv"))
     assert "denied this before" in again.reply["evalue"]
     assert printed(again) == []
     assert not (world.project / "y.csv").exists()
@@ -98,7 +104,7 @@ def test_the_kernel_answers_while_a_question_waits(world: World) -> None:
         allow(link, question)
 
     with answering(aside):
-        assert world.kernel.run(WRITE.format("free.csv")).ok
+        assert world.run(WRITE.format("free.csv")).ok
 
 
 def test_an_interrupt_ends_the_wait_and_nothing_happened(world: World) -> None:
@@ -106,12 +112,24 @@ def test_an_interrupt_ends_the_wait_and_nothing_happened(world: World) -> None:
         world.kernel.manager.interrupt_kernel()
 
     with answering(interrupt):
-        ran = world.kernel.run(WRITE.format("z.csv"))
+        ran = world.run(WRITE.format("z.csv"))
     assert ran.reply["ename"] in ("KeyboardInterrupt", "CapabilityDenied")
     with the_link() as link:
         assert link.questions().questions == ()
     assert not (world.project / "z.csv").exists()
-    assert world.kernel.run("1 + 1").text == "2"
+    assert world.run("1 + 1").text == "2"
+
+
+def test_the_end_of_the_worker_ends_the_question(world: World) -> None:
+    def kill(link: Link, _: Question) -> None:
+        world.kernel.process("capkernel.worker.main").kill()
+
+    with answering(kill):
+        assert world.run(WRITE.format("killed.csv")).reply["ename"] == "WorkerDied"
+    with the_link() as link:
+        assert link.questions().questions == ()
+    assert world.run("1 + 1").text == "2"
+    assert not (world.project / "killed.csv").exists()
 
 
 def test_a_classified_file_of_someone_else_is_replaced_by_the_persons_word_only(world: World) -> None:
@@ -119,12 +137,12 @@ def test_a_classified_file_of_someone_else_is_replaced_by_the_persons_word_only(
     place.write_text("old")
     write = 'with request_file_system(".") as fs:\n    fs.write_classified("secrets/old.txt", classify("new"))'
     with answering(deny):
-        assert world.kernel.run(write).reply["ename"] == "CapabilityDenied"
+        assert world.run(write).reply["ename"] == "CapabilityDenied"
     assert place.read_text() == "old"
     with the_link() as link:
         link.forget_denied()
     with answering(allow) as asked:
-        assert world.kernel.run(write).ok
+        assert world.run(write).ok
     assert asked[0].kind == "files.overwrite_classified"
 
 
@@ -134,12 +152,12 @@ def test_a_classified_file_of_someone_else_is_replaced_by_the_persons_word_only(
 def test_a_typed_secret_is_in_the_vault_and_nowhere_else(world: World) -> None:
     typed = "typed" + uuid.uuid4().hex
     with answering(types(typed)) as asked:
-        ran = world.kernel.run('key = request_secret("TYPED", label="mine")\nkey')
+        ran = world.run('key = request_secret("TYPED", label="mine")\nkey')
     assert ran.ok, ran.reply
     assert ran.text == "Classified[str](***)"
     assert (asked[0].needs, asked[0].reason) == ("secret", "mine")
     assert printed(ran) == [f"{WAITS}secret.request TYPED\n"]
-    again = world.kernel.run('key = request_secret("TYPED")\nsize = key.map(len)')
+    again = world.run('key = request_secret("TYPED")\nsize = key.map(len)')
     assert again.ok
     assert printed(again) == []
     assert typed not in ran.everything + again.everything
@@ -155,13 +173,13 @@ def test_a_typed_secret_is_in_the_vault_and_nowhere_else(world: World) -> None:
 
 
 def test_a_secret_of_the_environment_needs_nobody_and_is_seen_by_no_cell(world: World) -> None:
-    ran = world.kernel.run('env = request_secret("FROM_ENV")\nenv')
+    ran = world.run('env = request_secret("FROM_ENV")\nenv')
     assert ran.ok, ran.reply
     assert printed(ran) == []
-    environment = world.kernel.run("import os\nprint(os.environ)")
+    environment = world.run("import os\nprint(os.environ)")
     assert environment.codes == ["ambient-authority"]
     assert world.canary not in ran.everything
-    missing = world.kernel.run('request_secret("NOT_SET")')
+    missing = world.run('request_secret("NOT_SET")')
     assert "TEST_NOT_SET, which was not set" in missing.reply["evalue"]
     if readable(world.kernel.pid):
         keeper = world.kernel.process("capkernel.vault.keeper_main").pid
@@ -174,9 +192,9 @@ def test_a_secret_of_the_environment_needs_nobody_and_is_seen_by_no_cell(world: 
 
 
 def test_a_value_is_released_with_its_type(world: World) -> None:
-    assert world.kernel.run('env = request_secret("FROM_ENV")').ok
+    assert world.run('env = request_secret("FROM_ENV")').ok
     with answering(release, release) as asked:
-        ran = world.kernel.run(
+        ran = world.run(
             'n = request_declassify(env.map(len), "how long")\n'
             'pair = request_declassify(env.map(lambda t: (t[:6], [1.5, None])), "a part")\n'
             "print(n + 1, pair)"
@@ -228,7 +246,7 @@ def test_the_command_decides_by_a_whole_word(world: World) -> None:
         )
 
     with answering(decide):
-        assert world.kernel.run(WRITE.format("terminal.csv")).ok
+        assert world.run(WRITE.format("terminal.csv")).ok
     assert (world.project / "terminal.csv").exists()
     assert "new content" in shown[0]
     assert "terminal.csv" in shown[0]
@@ -245,10 +263,10 @@ def test_the_command_shows_the_exact_value_and_takes_secrets_unseen(world: World
         shown.append(in_terminal(("q: leave", "1"), ("type 'release'", "release")))
 
     with answering(give):
-        assert world.kernel.run('other = request_secret("OTHER")').ok
+        assert world.run('other = request_secret("OTHER")').ok
     assert typed not in shown[0]
     with answering(let_go):
-        ran = world.kernel.run(
+        ran = world.run(
             'print(request_declassify(other.map(lambda t: t[:5] + "\\n\\u202eallow"), "two lines\\nNothing to see"))'
         )
     assert ran.ok
@@ -275,7 +293,7 @@ def test_the_command_decides_nothing_without_a_terminal_and_lists_what_waits(wor
         deny(link, question)
 
     with answering(look):
-        assert world.kernel.run(WRITE.format("listed.csv")).reply["ename"] == "CapabilityDenied"
+        assert world.run(WRITE.format("listed.csv")).reply["ename"] == "CapabilityDenied"
     assert "files.write · write the file listed.csv" in listed[0]
     with the_link() as link:
         link.forget_denied()

@@ -51,9 +51,9 @@ def chromium_path() -> str:
 
 
 @contextmanager
-def served(application: str, place: Path, *options: str, **environment: Any) -> Iterator[Served]:
+def served(application: str, place: Path, *options: str, policy: str = "", **environment: Any) -> Iterator[Served]:
     """JupyterLab ("lab") or Notebook 7 ("notebook"), its files below `place`. Cells are never taken out of the page
-    while they are not looked at."""
+    while they are not looked at. environment: for `jupyter_environment`."""
     program, _, app = APPLICATIONS[application]
     work = place / "work"
     (work / "secrets").mkdir(parents=True, exist_ok=True)
@@ -66,6 +66,9 @@ def served(application: str, place: Path, *options: str, **environment: Any) -> 
     variables |= {"JUPYTERLAB_SETTINGS_DIR": str(place / "settings"),
                   "JUPYTERLAB_WORKSPACES_DIR": str(place / "workspaces"),
                   "XDG_STATE_HOME": str(place / "state")}  # fmt: skip
+    if policy:
+        (place / "policy.toml").write_text(policy)
+        variables["CAPKERNEL_POLICY"] = str(place / "policy.toml")
     log = place / "server.log"
     with jupyter_server(
         work, variables, log, f"--{app}.expose_app_in_browser=True", *options, program=program

@@ -13,7 +13,7 @@ from capkernel.viewer.link import Link
 from capkernel.wire.shown import Release
 from capkernel.wire.view import Question
 
-SECONDS = 60.0
+SECONDS = 180.0
 
 Answer = Callable[[Link, Question], object]
 

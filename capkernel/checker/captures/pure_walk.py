@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mypy.nodes import TypeInfo
 from mypy.types import Type
 
+from capkernel.checker.captures.asks import KINDS as ASKS_PERSON
 from capkernel.checker.captures.described import described
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported
 from capkernel.checker.captures.paths import path_of
@@ -171,7 +172,10 @@ class Walk:
         path = path_of(node, self.context, self.purity.view)
         if path.startswith(API):
             name = path.rpartition(".")[2]
-            if name not in PURE_API:
+            if name in ASKS_PERSON:
+                said = f"uses `{node.id}`, which has an effect on `person`"
+                self.refuse(node, said, "person", "effect", f"`{node.id}`")
+            elif name not in PURE_API:
                 self.refuse(node, f"uses `{node.id}`, which acts outside the vault", node.id, "", "the capability API")
             self.free[node.id] = FreeName(node.id, "api", name)
         elif path:

@@ -20,7 +20,7 @@ _NESTS = sys.version_info >= (3, 12)  # a field may hold the quotes of its strin
 _IMPORT = re.compile(r"\s*(?:from\s+(?P<module>[\w.]+)\s+import\s+[(\w\s,]*|(?:import|from)\s+[\w.,\s]*)\Z")
 _TRY = re.compile(r"\s*try\s*:")
 _NAME = re.compile(r"(?<![\w.\"'])[^\W\d]\w*")
-_DEEPEST, _LONGEST, _MOST_NAMES = 8, 2000, 32  # brackets, characters and names that are looked at around a text
+_DEEPEST, _LONGEST, _MOST_NAMES = 8, 2000, 32  # brackets or fields, characters and names around what is looked at
 _MAGIC = re.compile(r"[ \t]*(?:%|!|\?)|.*\?\s*\Z")
 
 
@@ -59,6 +59,7 @@ class _Scan:
     strings: dict[int, int] = field(default_factory=dict)  # end → begin, with its prefix
     line: int = 0  # where the logical line begins
     inside: bool = False  # in a string or a comment
+    depth: int = 0  # fields inside of fields
     begun: int = -1  # where the content of the string begins that the text ends in
 
     @classmethod
@@ -132,8 +133,13 @@ class _Scan:
         return at
 
     def _field(self, text: str, at: int, quote: str) -> int:
+        if self.depth >= _DEEPEST:
+            self.inside = True
+            return -1
         around, self.stack = self.stack, []
+        self.depth += 1
         at = self._code(text, at, quote)
+        self.depth -= 1
         if at >= 0:
             self.stack = around
         return at
@@ -163,10 +169,10 @@ def target_at(text: str, cursor: int) -> Target | None:
         return Target(word, begin, end, scan.line, module=imported["module"] or "")
     owner = ""
     owner_begin = begin
-    dot = _before_blanks(text, begin)
+    dot = _before_blanks(text, begin, lines=bool(scan.stack))
     if dot and text[dot - 1] == ".":
         owner_begin = _primary(text, scan, dot - 1)
-        owner = text[owner_begin : dot - 1].strip()
+        owner = text[owner_begin : _before_blanks(text, dot - 1, lines=bool(scan.stack))].strip()
         if not owner or owner[-1] == "." or owner.isdecimal():
             return None
     callee = ""
@@ -193,12 +199,12 @@ def text_at(text: str, cursor: int) -> Text | None:
 
 def _primary(text: str, scan: _Scan, end: int) -> int:
     """Where the expression begins that ends before `end`: names, attributes, calls, items, a literal."""
-    at = end
+    at, lines = end, bool(scan.stack)
     while True:
-        last = _before_blanks(text, at)
+        last = _before_blanks(text, at, lines=lines)
         if last and last - 1 in scan.opened_by:
             at = scan.opened_by[last - 1]
-            before = _before_blanks(text, at)
+            before = _before_blanks(text, at, lines=lines)
             called = before and text[last - 1] in ")]" and (_is_word(text[before - 1]) or before - 1 in scan.opened_by)
             if called and not _is_keyword_before(text, before):
                 continue
@@ -212,7 +218,7 @@ def _primary(text: str, scan: _Scan, end: int) -> int:
         if not word or (keyword.iskeyword(word) and word not in ("None", "True", "False")):
             return at
         at = begin
-        dot = _before_blanks(text, begin)
+        dot = _before_blanks(text, begin, lines=lines)
         if not dot or text[dot - 1] != ".":
             return at
         at = dot - 1
@@ -225,9 +231,15 @@ def _is_keyword_before(text: str, end: int) -> bool:
     return keyword.iskeyword(text[begin:end])
 
 
-def _before_blanks(text: str, at: int) -> int:
-    while at and text[at - 1] in " \t":
-        at -= 1
+def _before_blanks(text: str, at: int, *, lines: bool = False) -> int:
+    """Before blanks, continued lines and, in brackets (`lines`), ends of lines."""
+    while at:
+        if text[at - 1] in " \t" or (lines and text[at - 1] == "\n"):
+            at -= 1
+        elif text.startswith("\\\n", at - 2) and at > 1:
+            at -= 2
+        else:
+            break
     return at
 
 

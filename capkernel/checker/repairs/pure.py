@@ -180,7 +180,9 @@ def _in_lambda(source: Source, map_call: ast.Call | None, given: ast.Lambda, nod
         if not names_in(bad) & bound and name not in ("print", "display", ""):
             fresh = source.fresh("now" if "time" in name or name == "now" else "before", "taken")
             line = f"{fresh} = {source.segment(bad)}"
-            yield from safe(
+            # To ask the person is an effect that they see: nobody does it for a cell unasked.
+            offered = unsafe if name in ("request_secret", "request_declassify") else safe
+            yield from offered(
                 "do it before, and capture the result",
                 source.insert_before(statement, line),
                 source.replace(bad, fresh),

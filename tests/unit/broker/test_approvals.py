@@ -284,13 +284,12 @@ def test_without_an_answer_the_time_denies_and_the_cell_is_not_asked_again(make:
         assert "capkernel approve" in said
         assert "nobody answered an earlier question" in failed(await ended(asked.effect(Invoke(file, "write"), b"abc")))
         asked.session.cell(PLAN)
-        task = asked.effect(Invoke(await asked.file("x.csv"), "write"), b"abc")  # another cell: asked again
-        assert (await asked.question()).cell == 2
-        await ended(task)
+        await ended(asked.effect(Invoke(await asked.file("x.csv"), "write"), b"abc"))
 
     asked.run(body)
     assert not (project / "x.csv").exists()
-    assert ("denied", "kernel") in asked.decisions("files.write")
+    expired = [("asked", "cell"), ("denied", "kernel")]
+    assert asked.decisions("files.write") == [*expired, ("denied", "kernel"), *expired]  # another cell: asked again
 
 
 def test_an_interrupt_ends_the_wait(make: Make, project: Path) -> None:
@@ -589,10 +588,11 @@ def test_a_release_that_is_not_allowed_says_the_same_however_it_came(make: Make,
     async def body() -> None:
         asked.broker.post(Classify("b" * 32), encode_value("plain"))
         task = asked.effect(AskRelease("b" * 32, "I need it"))
-        question = await asked.question()
         if how == "denied":
-            await asked.approvals.decide(question.id, False, "", "me")
-        elif how == "the cell ends":
+            await asked.approvals.decide((await asked.question()).id, False, "", "me")
+        elif how != "no answer":
+            await asked.question()
+        if how == "the cell ends":
             asked.broker.close_cell()
         elif how == "an interrupt":
             asked.approvals.interrupt()
@@ -642,3 +642,37 @@ def test_the_cell_is_told_its_own_word_for_a_path_and_the_person_where_it_leads(
 
     asked.run(body)
     assert told == ["files.write link.csv"]
+
+
+def test_a_cell_that_has_ended_asks_no_more(make: Make) -> None:
+    asked = make()
+
+    async def body() -> None:
+        # The second waits for the first one's turn; when it comes, its cell is over.
+        tasks = [asked.effect(AskSecret("KEY")) for _ in range(2)]
+        await asked.question()
+        await asyncio.sleep(0)
+        asked.broker.close_cell()
+        kinds = set()
+        for task in tasks:
+            answer, _ = await ended(task)
+            kinds.add(answer.error.kind)
+        assert kinds == {"CapabilityDenied", "CapabilityRevoked"}
+        assert asked.approvals.questions()[0] == ()
+
+    asked.run(body)
+
+
+def test_nothing_is_made_for_a_question_that_is_not_asked(make: Make) -> None:
+    asked = make()
+
+    async def body() -> None:
+        task = asked.effect(AskSecret("KEY"))
+        await asked.approvals.decide((await asked.question()).id, False, "", "me")
+        failed(await ended(task))
+        for _ in range(5):
+            assert "denied this before" in failed(await ended(asked.effect(AskSecret("KEY"))))
+
+    asked.run(body)
+    assert len(asked.vault.expected) == 1
+    assert asked.decisions("secret.request").count(("denied", "kernel")) == 5

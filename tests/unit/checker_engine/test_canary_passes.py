@@ -213,3 +213,43 @@ def test_the_words_for_types(walk: Walk) -> None:
     joined = make_simplified_union(kinds)
     assert format_type_bare(joined, walk.engine._options) == "int | str | list[Any]"
     assert make_simplified_union([kinds[0], kinds[0]]) == kinds[0]
+
+
+def _first_value(state: State) -> object:
+    (statement,) = state.tree.defs
+    return statement.rvalue
+
+
+@pytest.mark.parametrize("where", ["expr_cache", "type_overrides"])
+def test_mypy_takes_the_type_of_an_expression_from_its_caches(walk: Walk, where: str) -> None:
+    """`recall` lays what is known into them."""
+    state = walk.analysed("x = len('a') + 1\n")
+    checker, value = state.type_checker(), _first_value(state)
+    text = checker.named_type("builtins.str")
+    if where == "expr_cache":
+        checker.expr_checker.expr_cache[(value, None)] = (checker.binder.version, text, [], {value: text})
+    else:
+        checker.expr_checker.type_overrides[value] = text
+    state.type_check_first_pass()
+    assert state.tree.names["x"].node.type == text
+
+
+def test_what_mypy_found_stays_in_its_cache_until_the_module_is_checked(walk: Walk) -> None:
+    state = walk.analysed("x = len('a') + 1\n")
+    checker, value = state.type_checker(), _first_value(state)
+    state.type_check_first_pass()
+    version, typ, messages, types = checker.expr_checker.expr_cache[(value, None)]
+    assert isinstance(version, int)
+    assert str(typ) == "int"
+    assert messages == []
+    assert str(types[value.left]) == "int"
+    assert value not in types
+
+
+def test_a_local_type_map_leaves_no_trace(walk: Walk) -> None:
+    state = walk.analysed("x = len('a') + 1\n")
+    checker, value = state.type_checker(), _first_value(state)
+    with checker.local_type_map as types:
+        checker.expr_checker.accept(value)
+    assert value in types
+    assert not checker._type_maps[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from capkernel.checker.looking.cursor import Text, target_at, text_at
@@ -79,6 +81,11 @@ def describe(looker: Looker, text: str) -> Described:
         ("key.|", ["flat_map", "map", "zip"]),
         ("with request_file_system() as here:\n    here.acc|", ["access"]),
         ("point.__cl|", []),
+        ("(word\n    .strip()\n    .upp|", ["upper"]),
+        ("(word\n    .strip()\n    .upp|\n)", ["upper"]),
+        ("found = (\n    word.strip()\n    .spl|", ["split", "splitlines"]),
+        ("word \\\n    .strip() \\\n    .upp|", ["upper"]),
+        ("word\n.upp|", []),
         ("f'{word.upp|", ["upper"]),
         ("f'{word.upp|}'", ["upper"]),
         ('print(f"a {number} {word.upp|}")', ["upper"]),
@@ -271,3 +278,9 @@ def test_a_long_signature_is_told_without_types(looker: Looker) -> None:
         looker, f"def wide(a: {kinds}, /, b: {kinds}, *rest: int, c: int = 1, **more: int) -> int: ...\nwide|(1)"
     )
     assert found.signatures == ("wide(_, b, *rest, c=..., **more)",)
+
+
+def test_fields_in_fields_are_read_to_a_depth() -> None:
+    for deep in ("f'{" * 20_000, "f\"{f'{" * 10_000, "f'{x:{" * 10_000):
+        assert target_at(deep + "word.upp", len(deep) + 8) is None or sys.version_info < (3, 12)
+        assert text_at(deep, len(deep)) is None

@@ -229,6 +229,7 @@ print({c}, sep={c})
 range({c})[{c}]
 np.where(m, {c}, a)
 np.unique(v, return_counts={c})
+np.histogram(a, bins={c})
 """.strip().split("\n")
 VALUES = ["0", "-1", "'index'", "'k'", "b'x'", "2.5", "(0, 1)"]
 
@@ -271,7 +272,7 @@ def test_whether_another_constant_is_another_question(
     assert (notebook.engine.recall.used > before) == same
 
 
-FOLDERS = ("notebooks", "typing", "engine", "flow")
+FOLDERS = ("notebooks", "typing", "engine")
 FILES = sorted(path.relative_to(CELLS) for folder in FOLDERS for path in (CELLS / folder).rglob("*.md"))
 
 

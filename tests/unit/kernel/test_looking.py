@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from capkernel.checker.looking.cursor import Text
+from capkernel.checker.looking.cursor import Text, target_at
 from capkernel.checker.protocol import Completed, Match
-from capkernel.kernel.looking import in_text, merged
+from capkernel.kernel import looking
+from capkernel.kernel.looking import in_text
 
 
 def worker(start: int, end: int, *matches: tuple[str, str], keys: Any = ()) -> dict[str, Any]:
@@ -17,6 +18,10 @@ def worker(start: int, end: int, *matches: tuple[str, str], keys: Any = ()) -> d
         "matches": [text for text, _ in matches], "cursor_start": start, "cursor_end": end,
         "metadata": {"_jupyter_types_experimental": types}, "keys": list(keys),
     }  # fmt: skip
+
+
+def merged(code: str, cursor: int, static: Completed | None, dynamic: dict[str, Any] | None) -> dict[str, Any]:
+    return looking.merged(code, cursor, target_at(code, cursor), static, dynamic)
 
 
 def test_keys_come_first_where_a_value_is_looked_up() -> None:
@@ -28,7 +33,7 @@ def test_keys_come_first_where_a_value_is_looked_up() -> None:
 
 def test_of_bare_names_the_worker_adds_none() -> None:
     theirs = worker(0, 2, ("setattr", "variable"), ("second=", "param"), ("%%se", "magic"))
-    assert merged("se", 2, Completed(1, (Match("set", "", ""),), 0, 2), theirs)["matches"] == ["set", "second="]
+    assert merged("se", 2, Completed(1, (Match("set", "", ""),), 0, 2), theirs)["matches"] == ["second=", "set"]
     assert merged("se", 2, None, worker(0, 2, ("setattr", "variable"), ("set", "variable")))["matches"] == ["set"]
 
 
@@ -43,6 +48,27 @@ def test_magics_stand_behind_their_sign(code: str, expected: list[str]) -> None:
     start = 1 if code[0] == "!" else 0
     theirs = worker(start, len(code), ("%matplotlib", "magic"), ("%load_ext", "magic"))
     assert merged(code, len(code), None, theirs)["matches"] == expected
+
+
+def test_parameters_that_the_object_has_come_before_names() -> None:
+    static = Completed(1, (Match("minimum", "", ""), Match("max=", "param", "")), 2, 3)
+    found = merged("f(m", 3, static, worker(2, 3, ("min=", "param"), ("memoryview", "class")))
+    assert found["matches"] == ["min=", "minimum", "max="]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("%matplotlib ", ["inline"]),
+        ("x = 1\n%matplotlib in", ["inline"]),
+        ("%matplotlib no", []),
+        ("%config Inl", ["InlineBackend"]),
+    ],
+)
+def test_what_stands_behind_a_magic(code: str, expected: list[str]) -> None:
+    begin = code.rfind(" ") + 1
+    static = None if "config" in code else Completed(1, (Match("input", "", ""),), begin, len(code))
+    assert merged(code, len(code), static, worker(begin, len(code), ("InlineBackend", "magic")))["matches"] == expected
 
 
 def test_in_a_text_there_are_keys_and_nothing_else() -> None:

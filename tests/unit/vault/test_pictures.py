@@ -129,7 +129,7 @@ def test_only_the_first_frame_of_an_animation() -> None:
     frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
     found = of_bytes(out.getvalue(), ROOM)
     assert found is not None
-    assert found.note == "the first of 3 frames"
+    assert found.note == "the first frame of an animation"
     assert drawn(found).convert("RGB").getpixel((4, 4)) == (255, 0, 0)
 
 
