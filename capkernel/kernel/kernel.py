@@ -269,7 +269,7 @@ class CapKernel(Kernel):
         count = self.execution_count
         callback = CellRun(
             request, next(self._unnumbered), count, "", False, False, False,
-            self._new_output(count), lambda output: self._publish(output, parent, callback),
+            self._new_output(count), lambda output: self._publish(output, parent, callback), callback=True,
         )  # fmt: skip
         self._comm_requests[request] = _Request(parent, ident, callback)
         while len(self._comm_requests) > _COMM_REQUESTS_KEPT:

@@ -103,6 +103,7 @@ class OwnRequests:
         known = None if checker is None else await checker.look(ListNames(next(self._questions)))
         cell, may, handles = self._supervisor.broker.live()
         running = self._pipeline.running
+        running = None if running is None or running.callback else running
         report = self._supervisor.report
         names = known.names if isinstance(known, KnownNames) else ()
         return {

@@ -76,6 +76,7 @@ class CellRun:
     waits: Waits = field(default_factory=Waits)  # for the person
     transcript: Transcript = field(default_factory=Transcript)  # for the records
     known_as: str = ""  # to the client, when outputs may be active
+    callback: bool = False  # no cell, but what a widget's message calls
 
     def let_go(self) -> None:
         """It was answered. Its outputs may come later still; they need none of this."""
