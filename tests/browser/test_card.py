@@ -325,6 +325,45 @@ def test_a_value_hides_when_its_cell_runs_again_or_is_cleared(page: Page) -> Non
     ready(page, MADE)
 
 
+# The least contrast of the card's texts with what is behind them (WCAG 2: 4.5 for text of this size).
+CONTRAST = """card => {
+    const channels = color => { const all = color.match(/[\\d.]+/g).map(Number);
+        return [...all.slice(0, 3), all[3] ?? 1]; };
+    const over = (top, below) => below.slice(0, 3).map((low, at) => low + (top[at] - low) * top[3]);
+    const light = color => { const [r, g, b] = color.map(one => { const part = one / 255;
+        return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4; });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const paper = channels(getComputedStyle(card).backgroundColor);
+    const ratios = [...card.querySelectorAll('.capk-mask, .capk-meta, .capk-status, button')].map(node => {
+        const own = channels(getComputedStyle(node).backgroundColor);
+        const back = own[3] ? over(own, paper) : paper.slice(0, 3);
+        const both = [light(over(channels(getComputedStyle(node).color), back)), light(back)];
+        return (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05); });
+    return Math.min(...ratios); }"""
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_it_can_be_read_in_both_themes_when_narrow_and_is_not_printed(page: Page, theme: str) -> None:
+    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme}).then(() => null)", theme)
+    dark = "false" if theme.endswith("Dark") else "true"
+    page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=dark)
+    at = card(page, FRAME)
+    at.evaluate("card => { card.style.width = '260px'; }")
+    frame = reveal(page, FRAME)
+    assert at.evaluate(CONTRAST) >= 4.5
+    assert at.evaluate("card => card.scrollWidth <= card.clientWidth")
+    assert at.get_by_role("button").bounding_box()["width"] > 40  # type: ignore[index]
+    assert frame.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    paper = "() => getComputedStyle(document.documentElement).backgroundColor"
+    assert frame.evaluate(paper) == at.evaluate("card => getComputedStyle(card).backgroundColor")
+    page.emulate_media(media="print")
+    expect(at.locator("iframe")).to_be_hidden()
+    page.emulate_media(media="screen")
+    expect(at.locator("iframe")).to_be_visible()
+    at.evaluate("card => { card.style.width = ''; }")
+    hide(page, FRAME)
+
+
 def test_the_card_says_what_the_server_knows_and_marks_what_the_cell_claims(page: Page) -> None:
     assert "file:secrets/a.txt · cell 1" in card(page, TEXT).inner_text()
     assert card(page, MADE).locator("q").inner_text() == "<b onclick='x()'>mine</b>"

@@ -295,6 +295,10 @@ def test_copy_takes_the_text_and_says_what_that_means(page: Page) -> None:
     card(page, ONE).locator(".copy").click()
     expect(page.locator("#status")).to_contain_text("every program of yours can read it")
     assert page.evaluate("() => navigator.clipboard.readText()") == "canary-one " + MARKUP
+    shown(page, JSON)
+    card(page, JSON).locator(".copy").click()
+    expect(page.locator("#status")).to_contain_text("every program of yours can read it")
+    assert page.evaluate("() => navigator.clipboard.readText()") == '{"a": 1.10, "b": ["<b>", {"c": null}]}'
 
 
 def test_errors_say_what_to_do_and_pass(page: Page) -> None:

@@ -5,10 +5,9 @@
  * key, a height, and words from here; of an exception its name.
  * Rule 2: one key, one value, one document: the card throws the frame away when it hides.
  */
-import { draw, what } from "./draw.js";
+import { copyable, draw, what } from "./draw.js";
 import { freshKey } from "./open.js";
 
-const COPIED = new Set(["text", "number", "atom"]);
 const COLOURS = ["card", "ink", "soft", "line", "accent", "on-accent", "bad", "shown", "shown-line", "string", "number"];
 
 /** @param {string} kind */
@@ -33,7 +32,9 @@ async function show(card, key, { sealed, handle, seconds }) {
   part("body").replaceChildren(draw(shown));
   part("shown").hidden = false;
   const copy = part("copy");
-  copy.hidden = !COPIED.has(shown.kind);
+  const offer = () => { copy.hidden = copyable(drawn()) === null; };
+  offer();
+  part("body").addEventListener("resized", offer); // it is seen in another way now
   copy.addEventListener("click", async () => card.postMessage({ kind: "copied", ok: await copied() }));
   const end = Date.now() + seconds * 1000;
   const tick = () => { part("left").textContent = `hides in ${Math.max(0, Math.ceil((end - Date.now()) / 1000))} s`; };
@@ -45,16 +46,18 @@ async function show(card, key, { sealed, handle, seconds }) {
   new ResizeObserver(size).observe(part("shown"));
 }
 
+const drawn = () => /** @type {HTMLElement} */ (part("body").firstElementChild);
+
 /** What is shown, into the clipboard. @returns {Promise<boolean>} */
 async function copied() {
-  const text = part("body").textContent ?? "";
+  const text = copyable(drawn()) ?? "";
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
     const chosen = window.getSelection();
     if (chosen === null) return false;
-    chosen.selectAllChildren(part("body"));
+    chosen.selectAllChildren(part("body").querySelector("pre, table") ?? part("body"));
     const done = document.execCommand("copy");
     chosen.removeAllRanges();
     return done;

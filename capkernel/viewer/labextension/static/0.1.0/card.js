@@ -38,6 +38,34 @@ function lock() {
   return made;
 }
 
+/** The nodes of a card, in place. */
+function build() {
+  const card = element("div", "card");
+  card.setAttribute("role", "group");
+  card.dataset.lmSuppressShortcuts = "true"; // Enter on a button is the button's
+  const head = element("div", "head");
+  const mask = element("code", "mask");
+  const meta = element("span", "meta");
+  const high = element("span", "high", "high");
+  high.title = "the operator marked its origin so";
+  const button = element("button", "button", "Reveal");
+  button.type = "button";
+  button.hidden = high.hidden = true;
+  head.append(lock(), mask, high, meta, button);
+  const claim = element("p", "claim", "the cell calls it ");
+  const claimed = document.createElement("q");
+  claim.append(claimed);
+  claim.hidden = true;
+  const slot = element("div", "slot");
+  const todo = element("p", "claim");
+  todo.hidden = true;
+  const status = element("p", "status");
+  status.setAttribute("role", "status");
+  status.setAttribute("aria-live", "polite");
+  card.append(head, claim, slot, todo, status);
+  return { card, mask, meta, high, button, claim, claimed, slot, todo, status };
+}
+
 /** @param {unknown} text */
 const word = (text) => (typeof text === "string" ? text.slice(0, 2000) : "");
 /** @param {string} type */
@@ -71,7 +99,15 @@ export function cardClass(Widget, server, kernels) {
       };
       this._onKernel = () => { this.hideValue(); this.look(); };
       this._pairing = false;
-      this._unanswered = this._gone = false;
+      this._unanswered = this._gone = this._rendered = false;
+      this.ui = build();
+      this.ui.button.addEventListener("click", () => { if (this._shown) this.hideValue(); else this.reveal(); });
+      this.ui.button.addEventListener("focus", () => this._warm());
+      this.ui.card.addEventListener("pointerenter", () => { if (this._unanswered) this.look(); else this._warm(); });
+      this.ui.card.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+        if (event.key === "Escape" && this._shown) { event.stopPropagation(); this.hideValue(); }
+      });
+      this.node.append(this.ui.card);
     }
 
     /** @param {any} model */
@@ -80,7 +116,9 @@ export function cardClass(Widget, server, kernels) {
       this._gone = false;
       const said = model.data[MIME] ?? {};
       this.handle = HANDLE.test(said.handle) ? said.handle : "";
-      this._build();
+      this._rendered = true;
+      this._tell("");
+      this._offer(false);
       this._describe({ type: word(said.type), origins: [word(said.origin)].filter(Boolean), label: word(said.label) });
       if (this.isAttached) this._enter();
     }
@@ -91,7 +129,7 @@ export function cardClass(Widget, server, kernels) {
     dispose() { this._exit(); super.dispose(); }
 
     _enter() {
-      if (!this.card) return;
+      if (!this._rendered) return;
       this._exit();
       this._context = kernels.contextOf(this.node);
       this._context?.statusChanged.connect(this._onStatus);
@@ -102,6 +140,7 @@ export function cardClass(Widget, server, kernels) {
     }
 
     _exit() {
+      this._looking += 1;
       this.hideValue();
       this._seen.disconnect();
       this._context?.statusChanged.disconnect(this._onStatus);
@@ -111,70 +150,38 @@ export function cardClass(Widget, server, kernels) {
       window.removeEventListener("pagehide", this._onLeave);
     }
 
-    _build() {
-      this.card = element("div", "card");
-      this.card.setAttribute("role", "group");
-      this.card.dataset.lmSuppressShortcuts = "true"; // Enter on a button is the button's
-      const head = element("div", "head");
-      this.mask = element("code", "mask");
-      this.meta = element("span", "meta");
-      this.high = element("span", "high", "high");
-      this.high.title = "its origin is marked high by the operator";
-      this.button = element("button", "button", "Reveal");
-      this.button.type = "button";
-      this.button.hidden = true;
-      this.high.hidden = true;
-      head.append(lock(), this.mask, this.high, this.meta, this.button);
-      this.claim = element("p", "claim", "the cell calls it ");
-      this.claimed = document.createElement("q");
-      this.claim.append(this.claimed);
-      this.slot = element("div", "slot");
-      this.status = element("p", "status");
-      this.status.setAttribute("role", "status");
-      this.status.setAttribute("aria-live", "polite");
-      this.todo = element("p", "claim");
-      this.card.append(head, this.claim, this.slot, this.todo, this.status);
-      this.button.addEventListener("click", () => { if (this._shown) this.hideValue(); else this.reveal(); });
-      this.button.addEventListener("focus", () => this._warm());
-      this.card.addEventListener("pointerenter", () => { if (this._unanswered) this.look(); else this._warm(); });
-      this.card.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-        if (event.key === "Escape" && this._shown) { event.stopPropagation(); this.hideValue(); }
-      });
-      this.node.replaceChildren(this.card);
-    }
-
     /** @param {{ type: string, origins: string[], label: string, cell?: number, high?: boolean }} known */
     _describe(known) {
-      this.mask.textContent = maskOf(known.type);
-      this.meta.textContent = [known.origins.join(", "), known.cell === undefined ? "" : `cell ${known.cell}`]
+      this.ui.mask.textContent = maskOf(known.type);
+      this.ui.meta.textContent = [known.origins.join(", "), known.cell === undefined ? "" : `cell ${known.cell}`]
         .filter((text, at, all) => text && !(at === 1 && all[0] === `cell:${known.cell}`)).join(" · ");
-      this.claimed.textContent = known.label;
-      this.claim.hidden = !known.label;
-      this.high.hidden = known.high !== true;
+      this.ui.claimed.textContent = known.label;
+      this.ui.claim.hidden = !known.label;
+      this.ui.high.hidden = known.high !== true;
       this._name();
     }
 
     _name() {
-      this.card.setAttribute("aria-label", `${this.mask.textContent}, ${this._shown ? "shown" : "hidden"} value`);
-      this.button.textContent = this._shown ? "Hide" : "Reveal";
-      this.button.setAttribute("aria-label", `${this.button.textContent} ${this.mask.textContent}`);
-      this.card.classList.toggle("capk-shown", this._shown !== "");
-      this.card.dataset.state = this._shown ? "shown" : this._busy ? "asking" : this._possible ? "ready" : "off";
+      this.ui.card.setAttribute("aria-label", `${this.ui.mask.textContent}, ${this._shown ? "shown" : "hidden"} value`);
+      this.ui.button.textContent = this._shown ? "Hide" : "Reveal";
+      this.ui.button.setAttribute("aria-label", `${this.ui.button.textContent} ${this.ui.mask.textContent}`);
+      this.ui.card.classList.toggle("capk-shown", this._shown !== "");
+      this.ui.card.dataset.state = this._shown ? "shown" : this._busy ? "asking" : this._possible ? "ready" : "off";
     }
 
     /** Never a value. @param {string} words @param {boolean} [bad] */
     _tell(words, bad = false) {
-      this.status.textContent = words;
-      this.status.classList.toggle("capk-bad", bad);
+      this.ui.status.textContent = words;
+      this.ui.status.classList.toggle("capk-bad", bad);
     }
 
     /** Whether a reveal is possible here, and what to do where it is not. @param {boolean} possible
      * @param {string} [words] @param {Node} [more] */
     _offer(possible, words = "", more) {
       this._possible = possible;
-      this.button.hidden = !possible;
-      this.todo.replaceChildren(words, ...(more ? [more] : []));
-      this.todo.hidden = !words;
+      this.ui.button.hidden = !possible;
+      this.ui.todo.replaceChildren(words, ...(more ? [more] : []));
+      this.ui.todo.hidden = !words;
       if (!possible) this._cool();
       this._name();
     }
@@ -257,7 +264,7 @@ export function cardClass(Widget, server, kernels) {
       });
       this._opened = false;
       this._frame = frame;
-      this.slot.replaceChildren(frame.node);
+      this.ui.slot.replaceChildren(frame.node);
       return frame;
     }
 
@@ -306,7 +313,7 @@ export function cardClass(Widget, server, kernels) {
       window.clearTimeout(this._cooling);
       const before = this._shown;
       const under = this._busy;
-      const inside = this.card?.contains(document.activeElement) ?? false;
+      const inside = this.ui.card.contains(document.activeElement);
       this._shown = "";
       this._busy = false;
       this._frame?.end();
@@ -314,7 +321,7 @@ export function cardClass(Widget, server, kernels) {
       if (!before && !under) return;
       this._tell(before ? `${before}, hidden` : "");
       this._name();
-      if (inside && !document.hidden) this.button.focus();
+      if (inside && !document.hidden) this.ui.button.focus();
     }
   };
 }
