@@ -77,6 +77,7 @@ from capkernel.checker.constants import CONSTANTS, INSIDE, Constants, inside, is
 
 MOST = 2000  # entries
 _LARGEST = 80  # expressions in one
+_LARGE: Final = frozenset(("numpy", "pandas"))
 _FUNCTIONS_OF: Final = frozenset(("builtins", "math", "numpy", "pandas"))
 _TYPES_OF: Final = _FUNCTIONS_OF | {"collections", "datetime", "decimal", "fractions", "typing"}
 _PLAIN: Final = frozenset((*CONSTANTS, FloatExpr, ComplexExpr))  # no type of mypy's holds a float
@@ -179,7 +180,9 @@ class Recall:
                     self._statement(checker, statement)
 
     def _statement(self, checker: TypeChecker, statement: Statement) -> None:
-        if isinstance(statement, AssignmentStmt) and _is_of_item(statement):
+        if not _is_worth_it(statement):
+            checker.accept(statement)
+        elif isinstance(statement, AssignmentStmt) and _is_of_item(statement):
             self._item(checker, statement)
         else:
             self._other(checker, statement)
@@ -276,6 +279,27 @@ class Recall:
                     continue
                 missed.append((expression, key))
             todo.extend(inside(expression))
+
+
+def _is_worth_it(statement: Statement) -> bool:
+    """Whether something of numpy or pandas stands in it: what mypy finds of the rest in no time is left to mypy."""
+    todo: list[Expression] = []
+    if isinstance(statement, AssignmentStmt):
+        todo += [*statement.lvalues, statement.rvalue]
+    elif isinstance(statement, ExpressionStmt):
+        todo.append(statement.expr)
+    for part in todo:  # grows while it is read
+        if not isinstance(part, NameExpr):
+            todo.extend(inside(part))
+        elif isinstance(part.node, Var) and part.node.type is not None and _root(part.node.fullname) not in _LARGE:
+            proper = get_proper_type(part.node.type)
+            for typ in proper.items if isinstance(proper, UnionType) else (proper,):
+                one = get_proper_type(typ)
+                if isinstance(one, Instance) and _root(one.type.fullname) in _LARGE:
+                    return True
+        elif part.node is not None and _root(part.node.fullname) in _LARGE:
+            return True
+    return False
 
 
 def _top_of(statement: Statement) -> Expression | None:

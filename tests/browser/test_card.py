@@ -337,8 +337,8 @@ CONTRAST = """card => {
     const ratios = [...card.querySelectorAll('.capk-mask, .capk-meta, .capk-status, button')].map(node => {
         const own = channels(getComputedStyle(node).backgroundColor);
         const back = own[3] ? over(own, paper) : paper.slice(0, 3);
-        const [one, other] = [light(over(channels(getComputedStyle(node).color), back)), light(back)].sort((low, high) => low - high);
-        return (other + 0.05) / (one + 0.05); });
+        const both = [light(over(channels(getComputedStyle(node).color), back)), light(back)];
+        return (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05); });
     return Math.min(...ratios); }"""
 
 

@@ -245,7 +245,7 @@ def test_what_depends_on_a_constant_is_told_apart(both: tuple[Notebook, Notebook
                 lines = [line.format(c=value) for line in BY_CONSTANT[start : start + 8]]
                 text = "\n".join(f"r{at} = {line}" if at % 2 else line for at, line in enumerate(lines)) + "\n"
                 assert recalling.run(text) == plain.run(text), text
-    assert recalling.engine.recall.used > used + 250
+    assert recalling.engine.recall.used > used + 100
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_what_depends_on_a_constant_is_told_apart(both: tuple[Notebook, Notebook
         ("np.zeros((2, 3)).reshape(3, -1)\n", "np.zeros((5, 6)).reshape(10, -1)\n", True),
         ("df['new'] = c * 2\n", "df['newer'] = c * 3\n", True),
         ("np.array([1.0, 2, 3])\n", "np.array([1.0, 4, 5])\n", True),
-        ("i ** 2 + 1.0\n", "i ** -2 + 1.0\n", False),
-        ("t[0] + t[0]\n", "t[1] + t[1]\n", False),
+        ("a + i ** 2\n", "a + i ** -2\n", False),
+        ("a * t[0]\n", "print(a, t[1])\n", False),
         ("df.merge(df, how='left')\n", "df.merge(df, how='inner')\n", False),
     ],
 )
@@ -341,6 +341,7 @@ def test_what_is_recalled(both: tuple[Notebook, Notebook], text: str) -> None:
         "[own] + [own]\n",
         "df.missing(1)\n",  # mypy has something to say
         "l.append('x')\n",
+        "max(l) + len(d['k']) * 2\n",  # mypy is as fast
         "(lambda q: q + 1)(2)\n",
         "sum(q for q in l)\n",
         "import math\nif f > 1:\n    math.sqrt(f)\n",
