@@ -118,7 +118,7 @@ def phase(
     flat = True
     for part in PARTS:
         medians = [statistics.median(sample[part][0] for sample in tenth) for tenth in tenths]
-        # A process that was ended and started anew (a check that took too long on a busy machine) began again.
+        # Another process began again: the checker is replaced after some thousand checks, and when one took too long.
         same = [before[-1][part][1] == after[-1][part][1] for before, after in pairwise(tenths)]
         grown = sum(after - before for (before, after), kept in zip(pairwise(medians), same, strict=True) if kept)
         grown -= medians[1] - medians[0] if same[0] else 0.0  # the first tenth is not looked at
@@ -147,16 +147,16 @@ def expected(phase_name: str, number: int) -> str:
 
 
 def memory(kernel: LiveKernel) -> dict[str, tuple[float, int]]:
-    """Megabytes by part, all of its processes together, and the number of the first of them."""
+    """Megabytes of the oldest process of each part, and its number: younger ones are jobs of the vault that come and
+    go, and a checker that takes the place of another."""
     found = dict.fromkeys(PARTS, (0.0, 0))
     front = psutil.Process(kernel.pid)
-    for process in (front, *front.children(recursive=True)):
+    for process in (front, *sorted(front.children(recursive=True), key=lambda child: child.create_time())):
         with contextlib.suppress(psutil.NoSuchProcess):  # a job of the vault that has just ended
             words = process.cmdline()
             for part, module in PARTS.items():
-                if module in words:
-                    before, first = found[part]
-                    found[part] = before + process.memory_full_info().pss / MB, first or process.pid
+                if module in words and process.name() != "bwrap" and not found[part][1]:
+                    found[part] = process.memory_full_info().pss / MB, process.pid
     return found
 
 
