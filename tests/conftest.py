@@ -29,6 +29,7 @@ MAY_BE_LATE = {
     "test_sandbox_workloads",
     "test_session_api",
     "test_stuck_and_orphaned",
+    "test_widgets",
 }
 MOST_LATE = 3  # in one run
 

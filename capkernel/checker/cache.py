@@ -24,6 +24,7 @@ from pathlib import Path
 from capkernel.version import __version__
 
 _STAMP = "built"
+_PREFIX_LINE = 3  # of the stamp: sys.prefix
 _RECIPE = 2  # a new number makes every cache stale: after a change of options or of what `builds` preloads
 # Their type information decides whether the cache fits; a version change makes it stale.
 _DISTRIBUTIONS = (
@@ -78,7 +79,21 @@ def build_cache(progress: Progress, place: Path | None = None) -> Path:
         if is_built(target):
             return target
         _build(target, progress)
+        _remove_orphans(target)
     return target
+
+
+def _remove_orphans(target: Path) -> None:
+    """Caches beside `target` whose interpreter is gone: virtual environments come and go, and each had its own."""
+    for stamp in target.parent.glob(f"mypy-*/{_STAMP}"):
+        try:
+            prefix = stamp.read_text("utf-8").splitlines()[_PREFIX_LINE]
+            if os.path.isabs(prefix) and not os.path.lexists(prefix):
+                stamp.unlink()  # first: what is half removed is no cache
+                shutil.rmtree(stamp.parent, ignore_errors=True)
+                stamp.parent.with_name(f"{stamp.parent.name}.lock").unlink(missing_ok=True)
+        except (OSError, UnicodeDecodeError, IndexError):
+            continue
 
 
 def _build(target: Path, progress: Progress) -> None:

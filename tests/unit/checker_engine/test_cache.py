@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,26 @@ def test_cells_write_nothing_to_it(cells, cache_directory: Path) -> None:
     before = sorted(path.name for path in cache_directory.rglob("*"))
     cells.run("import sched\nimport chunk\nsched.scheduler()")
     assert sorted(path.name for path in cache_directory.rglob("*")) == before
+
+
+def test_a_build_removes_those_whose_interpreter_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_build", lambda target, _progress: target.mkdir())
+    lines = cache._installed().splitlines()
+    assert lines[cache._PREFIX_LINE] == sys.prefix
+
+    def beside(name: str, stamp: str) -> Path:
+        made = tmp_path / f"mypy-{name}"
+        made.mkdir()
+        (made / "built").write_text(stamp)
+        (made / "data").write_text("x")
+        (tmp_path / f"mypy-{name}.lock").write_text("")
+        return made
+
+    lines[cache._PREFIX_LINE] = str(tmp_path / "no" / "such")
+    gone = beside("gone", "\n".join(lines))
+    lines[cache._PREFIX_LINE] = str(tmp_path)
+    kept = [beside("lives", "\n".join(lines)), beside("strange", "?"), beside("relative", "\n".join(["no/such"] * 9))]
+    cache.build_cache(lambda _line: None, tmp_path / "mypy-ours")
+    assert not gone.exists()
+    assert not gone.with_name("mypy-gone.lock").exists()
+    assert all((place / "data").exists() and place.with_name(f"{place.name}.lock").exists() for place in kept)

@@ -13,9 +13,9 @@ import pytest
 from jupyter_server_started import FLAGS, TOKEN, free_port, wait_until_it_answers
 from playwright.sync_api import Page, expect, sync_playwright
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
-SECONDS = 60_000  # milliseconds, for what has to appear
+SECONDS = 120_000  # milliseconds, for what has to appear
 CELLS = [
     """\
 import ipywidgets as widgets
@@ -115,10 +115,9 @@ def test_widgets(lab: str, page: Page) -> None:
     press, out = page.locator("button.jupyter-button", has_text="press"), page.locator(".widget-output")
     press.click(timeout=SECONDS)
     expect(out).to_contain_text("pressed at 3", timeout=SECONDS)
-    page.locator(".noUi-handle").click(timeout=SECONDS)
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator(".widget-readout")).to_have_text("5", timeout=SECONDS)
+    for moved in ("4", "5"):
+        page.locator(".noUi-handle").press("ArrowRight", timeout=SECONDS)
+        expect(page.locator(".widget-readout")).to_have_text(moved, timeout=SECONDS)
     press.click()
     expect(out).to_contain_text("pressed at 5", timeout=SECONDS)
     counter = page.locator("button.counter")
