@@ -35,9 +35,7 @@ from mypy.errors import CompileError, ErrorInfo
 from mypy.freetree import free_tree
 from mypy.messages import format_type_bare
 from mypy.nodes import (
-    Decorator,
     ExpressionStmt,
-    FuncBase,
     MypyFile,
     SymbolNode,
     SymbolTableNode,
@@ -486,9 +484,9 @@ class Engine:
 
 
 def _is_found_by_name(node: SymbolNode | None, module_id: str) -> bool:
-    """Whether mypy may look a symbol of this module up by its full name later: classes, aliases, type variables. A
-    value or function is reached through what the session binds."""
-    plain = isinstance(node, Var | FuncBase | Decorator | MypyFile)
+    """Whether mypy may look a symbol of this module up by its full name later: classes, aliases, and functions, to say
+    where they are defined. A value is reached through what the session binds."""
+    plain = isinstance(node, Var | MypyFile)
     return node is not None and not plain and node.fullname.startswith(f"{module_id}.")
 
 

@@ -3,8 +3,8 @@
 The cells define and redefine functions, classes and names, compute, show frames, markup and long texts, fail, read
 files, make classified values, map, pair, show and drop them. Each phase is cut into tenths; a tenth's memory is the
 median of its samples (proportional set size, so shared pages count once). What grew from the second tenth to the last
-is printed for each process, and judged: more than FLAT_MB is growth, and the program ends with 1. The first tenth is
-not looked at: what is built once, and caches that fill, are not growth.
+is printed for each process, and judged: more than NOISE_MB and FLAT_KB for each cell is growth, and the program ends
+with 1. The first tenth is not looked at: what is built once, and caches that fill, are not growth.
 
 Keys: `PHASE_PART_mb` (growth), `PHASE_PART_total_mb` (in the last tenth), `PHASE_per_second`, `flat`.
 """
@@ -34,7 +34,8 @@ PARTS = {
     "runner": "capkernel.vault.runner_main",
 }
 MB = 1024 * 1024
-FLAT_MB = 6.0
+FLAT_KB = {"cells": 6.0, "refusals": 1.0}  # of each, in one process: its text, types and lines in lists are kept
+NOISE_MB = 2.0
 SAMPLES = 8  # of each tenth
 NAMES = 10  # that the cells bind, over and over: all of them within the first tenth
 
@@ -101,7 +102,7 @@ def phase(
     for part in PARTS:
         second, last = (statistics.median(sample[part] for sample in tenths[tenth]) for tenth in (1, 9))
         grown = last - second
-        fine = grown <= FLAT_MB
+        fine = grown <= NOISE_MB + FLAT_KB[name] * count * 0.8 / 1024
         flat &= fine
         result[f"{name}_{part}_mb"], result[f"{name}_{part}_total_mb"] = round(grown, 2), round(last, 1)
         course = " ".join(f"{statistics.median(sample[part] for sample in tenth):.0f}" for tenth in tenths)
