@@ -146,23 +146,22 @@ def _openat2(directory: int, path: str, flags: int, mode: int) -> int:
 
 
 def walk_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
-    """`open_beneath` part by part, following no link. `..` is taken out as text, which is exact without links."""
-    flat = lexical(path)
-    if flat is None:
+    """`open_beneath` part by part, following no link. What `..` leads back from is opened as well: where that is a
+    link, `..` is elsewhere."""
+    if path.startswith("/"):
         raise Escape(errno.EXDEV, "the path leaves its root")
-    parts = flat.split("/")
-    current = os.dup(directory)
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    way = [os.dup(directory)]  # the directories from `directory` down
     try:
-        for part in parts[:-1]:
-            following = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-            os.close(current)
-            current = following
-            kind = os.fstat(current).st_mode
-            if stat.S_ISLNK(kind):
-                raise Escape(errno.ELOOP, "links are not followed on this system")
-            if not stat.S_ISDIR(kind):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        fd = os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
+        for part in parts[:-1] if parts and parts[-1] != ".." else parts:
+            if part != "..":
+                way.append(_step(way[-1], part))
+            elif len(way) > 1:
+                os.close(way.pop())
+            else:
+                raise Escape(errno.EXDEV, "the path leaves its root")
+        name = parts[-1] if parts and parts[-1] != ".." else "."
+        fd = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=way[-1])
         if flags & os.O_PATH and stat.S_ISLNK(os.fstat(fd).st_mode):
             os.close(fd)
             raise Escape(errno.ELOOP, "links are not followed on this system")
@@ -172,4 +171,17 @@ def walk_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
             raise Escape(errno.ELOOP, "links are not followed on this system") from None
         raise
     finally:
-        os.close(current)
+        for held in way:
+            os.close(held)
+
+
+def _step(directory: int, name: str) -> int:
+    """The directory of this name, which is no link."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISDIR(kind):
+        return fd
+    os.close(fd)
+    if stat.S_ISLNK(kind):
+        raise Escape(errno.ELOOP, "links are not followed on this system")
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

@@ -100,3 +100,26 @@ def test_a_deleted_file_has_no_path_and_one_named_like_it_has(project):
                 assert confine.canonical_path(fd) == str(path)
         finally:
             os.close(fd)
+
+
+def test_a_link_that_dots_lead_back_from_is_no_directory(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside" / "deep"
+    root.mkdir()
+    outside.mkdir(parents=True)
+    (root / "link").symlink_to(outside)
+    (root / "here").write_text("inside")
+    (root / "plain").mkdir()
+    held = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        openers = [confine.walk_beneath, *([confine._openat2] if confine.openat2_works() else [])]
+        for opener in openers:
+            with pytest.raises(confine.Escape):
+                opener(held, "link/../here", os.O_PATH, 0)
+            with pytest.raises(FileNotFoundError):
+                opener(held, "nowhere/../here", os.O_PATH, 0)
+            with pytest.raises(NotADirectoryError):
+                opener(held, "here/../plain", os.O_PATH, 0)
+            for path in ("plain/../here", "plain/.", "plain/..", "."):
+                os.close(opener(held, path, os.O_PATH, 0))
+    finally:
+        os.close(held)
