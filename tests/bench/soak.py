@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -89,7 +90,7 @@ def phase(
     kernel: LiveKernel, name: str, count: int, text: Callable[[int], str], result: dict[str, float | bool]
 ) -> bool:
     """Run `count` cells; whether nothing grew."""
-    tenths: list[list[dict[str, float]]] = [[] for _ in range(10)]
+    tenths: list[list[dict[str, tuple[float, int]]]] = [[] for _ in range(10)]
     every = max(1, count // (10 * SAMPLES))
     began = time.monotonic()
     for number in range(count):
@@ -100,12 +101,17 @@ def phase(
     result[f"{name}_per_second"] = round(count / (time.monotonic() - began), 1)
     flat = True
     for part in PARTS:
-        second, last = (statistics.median(sample[part] for sample in tenths[tenth]) for tenth in (1, 9))
-        grown = last - second
+        medians = [statistics.median(sample[part][0] for sample in tenth) for tenth in tenths]
+        # A process that was ended and started anew (a check that took too long on a busy machine) began again.
+        same = [before[-1][part][1] == after[-1][part][1] for before, after in pairwise(tenths)]
+        grown = sum(after - before for (before, after), kept in zip(pairwise(medians), same, strict=True) if kept)
+        grown -= medians[1] - medians[0] if same[0] else 0.0  # the first tenth is not looked at
+        last = medians[9]
         fine = grown <= NOISE_MB + FLAT_KB[name] * count * 0.8 / 1024
         flat &= fine
         result[f"{name}_{part}_mb"], result[f"{name}_{part}_total_mb"] = round(grown, 2), round(last, 1)
-        course = " ".join(f"{statistics.median(sample[part] for sample in tenth):.0f}" for tenth in tenths)
+        course = " ".join(f"{median:.0f}" for median in medians)
+        course += "" if all(same) else f"; started anew {same.count(False)} times"
         print(f"{name:>8} {part:>8} {grown:+7.2f} MB {'' if fine else 'GROWS '} of {last:.0f}  [{course}]", flush=True)
     return flat
 
@@ -124,16 +130,17 @@ def expected(phase_name: str, number: int) -> str:
     return "error" if fails else "ok"
 
 
-def memory(kernel: LiveKernel) -> dict[str, float]:
-    """Megabytes by part, all of its processes together."""
-    found = dict.fromkeys(PARTS, 0.0)
+def memory(kernel: LiveKernel) -> dict[str, tuple[float, int]]:
+    """Megabytes by part, all of its processes together, and the number of the first of them."""
+    found = dict.fromkeys(PARTS, (0.0, 0))
     front = psutil.Process(kernel.pid)
     for process in (front, *front.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):  # a job of the vault that has just ended
             words = process.cmdline()
             for part, module in PARTS.items():
                 if module in words:
-                    found[part] += process.memory_full_info().pss / MB
+                    before, first = found[part]
+                    found[part] = before + process.memory_full_info().pss / MB, first or process.pid
     return found
 
 
