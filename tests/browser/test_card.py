@@ -10,6 +10,7 @@ import base64
 import io
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -432,6 +433,24 @@ def test_the_renderer_is_ours_and_stays_so(page: Page) -> None:
         .getFactory('application/vnd.capkernel.classified+json')""")
 
 
+def trust_and_save_as(page: Page, copy: Path) -> None:
+    """While a value is shown: sign the notebook, then save it under another name."""
+    dialog = page.locator(".jp-Dialog")
+    page.evaluate("() => { jupyterapp.commands.execute('notebook:trust'); }")
+    trust = dialog.get_by_role("button", name="Trust", exact=True)
+    expect(trust.or_(dialog.get_by_role("button", name="Ok"))).to_be_visible()
+    dialog.locator("button.jp-mod-accept").click()
+    expect(dialog).to_have_count(0)
+    page.evaluate("() => { jupyterapp.commands.execute('docmanager:save-as'); }")
+    dialog.locator("input").fill(copy.name)
+    dialog.locator("button.jp-mod-accept").click()
+    expect(dialog).to_have_count(0)
+    end = time.monotonic() + 60
+    while not copy.exists() or "vnd.capkernel.classified" not in copy.read_text():
+        assert time.monotonic() < end
+        page.wait_for_timeout(100)
+
+
 def test_nothing_is_left_anywhere(session: Session, page: Page) -> None:
     """Saved while values are shown; then everything that the server, the kernel and the browser wrote is searched."""
     for number in (TEXT, BYTES, FRAME, PICTURE, POISON):
@@ -442,9 +461,11 @@ def test_nothing_is_left_anywhere(session: Session, page: Page) -> None:
     command(page, "docmanager:save")
     book = session.server.work / "book.ipynb"
     assert "vnd.capkernel.classified" in book.read_text()
-    from nbconvert import HTMLExporter, MarkdownExporter
+    trust_and_save_as(page, session.server.work / "copy.ipynb")
+    from nbconvert import HTMLExporter, MarkdownExporter, ScriptExporter
 
-    exported = "".join(exporter.from_filename(str(book))[0] for exporter in (HTMLExporter(), MarkdownExporter()))
+    exporters = HTMLExporter(), MarkdownExporter(), ScriptExporter()
+    exported = "".join(exporter.from_filename(str(book))[0] for exporter in exporters)
     session.iopub.settled()
     heard = json.dumps(session.iopub.messages, default=str) + "".join(session.sent)
     assert "Classified[str](***)" in heard
