@@ -60,7 +60,7 @@ def inside(root: Path, path: str) -> bool:
 
 
 @pytest.mark.parametrize("way", ["openat2", "walk"])
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(path=paths)
 def test_what_is_opened_is_inside_and_is_what_the_path_means(tree: Path, way: str, path: str) -> None:
     root = os.open(tree, os.O_PATH | os.O_DIRECTORY)
@@ -83,7 +83,7 @@ def test_what_is_opened_is_inside_and_is_what_the_path_means(tree: Path, way: st
         assert opened == os.path.realpath(tree / path)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(path=paths)
 def test_the_system_call_refuses_nothing_that_never_leaves_and_meets_no_link(tree: Path, path: str) -> None:
     tidy = confine.checked_path(path)
@@ -145,7 +145,7 @@ name_parts = st.lists(st.sampled_from(_RUNS), min_size=1, max_size=3).map("".joi
 pattern_texts = st.lists(st.sampled_from([*_RUNS, *_MARKS]), min_size=1, max_size=4).map("".join)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(
     patterns=st.lists(pattern_texts.filter(lambda text: problem_with(text) is None), max_size=4),
     folder=st.lists(name_parts, max_size=2),
