@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from queue import Empty
 import pytest
 from live_kernel import LiveKernel, live_kernel
 from memory import count_in_memory, readable
+from terminal_screen import read_until
 
 from capkernel.broker.audit import directory_ambient, verify
 from capkernel.commands.view import _open
@@ -236,18 +236,6 @@ def test_a_pending_value_says_so_and_a_slow_map_does_not_stop_the_kernel(kernel:
 
 
 # ── the terminal ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def read_until(master: int, words: str, seconds: float = 30.0) -> str:
-    seen, end = "", time.monotonic() + seconds
-    while words not in seen:
-        assert time.monotonic() < end, seen
-        if select.select([master], [], [], 0.5)[0]:
-            try:
-                seen += os.read(master, 65536).decode()
-            except OSError:
-                return seen
-    return seen
 
 
 def test_the_terminal_shows_a_value_made_harmless_and_cleans_up(project: Path, canary: str, runtime: Path) -> None:
