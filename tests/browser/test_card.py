@@ -250,6 +250,15 @@ def test_nothing_gets_out_of_the_frame_or_into_it(session: Session, page: Page) 
     hide(page, TEXT)
 
 
+def escape_in_the_frame(page: Page) -> None:
+    """Chromium tells the driver of a key when the document that got it is done with it. Here that document is thrown
+    away for it, and then it may never be told: so the frame stays until the key is up."""
+    page.evaluate("() => { window.kept = []; HTMLIFrameElement.prototype.remove = function() { kept.push(this); }; }")
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => kept.length")
+    page.evaluate("() => { delete HTMLIFrameElement.prototype.remove; for (const frame of kept) frame.remove(); }")
+
+
 def test_keyboard_and_screen_reader(page: Page) -> None:
     at = card(page, TEXT)
     button = at.get_by_role("button")
@@ -272,7 +281,7 @@ def test_keyboard_and_screen_reader(page: Page) -> None:
     assert frame.evaluate("() => document.activeElement.className") == "copy", "from the button into the frame"
     page.keyboard.press("Enter")
     expect(at.locator(".capk-status")).to_contain_text("copied")
-    page.keyboard.press("Escape")
+    escape_in_the_frame(page)
     ready(page, TEXT)
     expect(button).to_be_focused()
     page.keyboard.press("Space")
