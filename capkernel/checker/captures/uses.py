@@ -32,6 +32,7 @@ from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import API, Types, only_classified
 from capkernel.checker.typed_cell import classes_of
 from capkernel.wire.plan import VERBS, ScopeSite, Use, plain_path
+from capkernel.wire.syntax import literal_text
 
 VERBS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "children": ("list",),
@@ -548,11 +549,9 @@ def _joined(base: str | None, path: str | None) -> str | None:
 
 
 def _literal(node: ast.expr) -> str | None:
-    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-        return None
-    text = node.value
+    text = literal_text(node)
     # An absolute path is relative to an absolute root, which only the broker knows how to read.
-    return None if text.startswith("/") or len(text) > _LONGEST else plain_path(text)
+    return None if text is None or text.startswith("/") or len(text) > _LONGEST else plain_path(text)
 
 
 def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
