@@ -264,11 +264,8 @@ def test_keyboard_and_screen_reader(page: Page) -> None:
     button = at.get_by_role("button")
     expect(at).to_have_attribute("role", "group")
     expect(at).to_have_attribute("aria-label", "Classified[str](***), hidden value")
-    said: list[str] = []
-    page.expose_function("said", lambda words: said.append(words))
-    at.locator(".capk-status").evaluate(
-        "line => new MutationObserver(() => said(line.textContent)).observe(line, {childList: true})"
-    )
+    at.locator(".capk-status").evaluate("""line => { window.said = [];
+        new MutationObserver(() => said.push(line.textContent)).observe(line, {childList: true}); }""")
     assert at.locator("[aria-live=polite]").count() == 1
     button.focus()
     assert button.evaluate("button => getComputedStyle(button).outlineStyle") != "none"
@@ -289,7 +286,7 @@ def test_keyboard_and_screen_reader(page: Page) -> None:
     page.keyboard.press("Escape")
     ready(page, TEXT)
     expect(button).to_be_focused()
-    words = " ".join(said)
+    words = " ".join(page.evaluate("() => said"))
     assert "reveal" in words
     assert "hidden" in words
     assert not leaked(CANARY, words)
