@@ -105,8 +105,8 @@ def _is_orderly(html: str) -> bool:
     """Whether each "<" begins a short tag, and each tag ends inside the one it began in, not too deep.
 
     A parser takes the square of the depth, of the tags left open, of the attributes of one tag and of what stands in a
-    table between its cells. This reads the same tags as the parser does, because quotes and comments that could hide one
-    from either are not orderly.
+    table between its cells. This reads the same tags as the parser does, because quotes and comments that could hide
+    one from either are not orderly.
     """
     open_tags: list[str] = []
     at = html.find("<")
