@@ -50,7 +50,8 @@ class Client:
             connection.endheaders(data)
             answer = connection.getresponse()
             content = answer.read()
-            said = json.loads(content) if answer.getheader("Content-Type") == "application/json" else {}
+            is_json = answer.getheader("Content-Type") == "application/json"
+            said = json.loads(content) if content and is_json else {}  # HEAD has none
             return answer.status, said, answer.headers
         finally:
             connection.close()
