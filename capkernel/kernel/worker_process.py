@@ -138,7 +138,7 @@ class WorkerProcess(asyncio.Protocol):
             _Pipe(loop, self._spawned.stdout, "stdout", self._printed),
             _Pipe(loop, self._spawned.stderr, "stderr", self._printed),
         ]
-        self._requests, _ = await loop.connect_accepted_socket(_Requests, self._spawned.requests)
+        self._requests, _ = await loop.connect_accepted_socket(lambda: _Requests(self._end), self._spawned.requests)
         await loop.connect_accepted_socket(lambda: self, self._spawned.link)
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -343,11 +343,18 @@ class WorkerProcess(asyncio.Protocol):
 
 class _Requests(asyncio.Protocol):
     """The way of requests to the worker. Nothing is read from it: what a worker has to say, it says on its link, which
-    also tells of its end."""
+    also tells of its end. `broken`: called when a request could not be sent."""
+
+    def __init__(self, broken: Callable[[], None]) -> None:
+        self._broken = broken
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._broken()
 
 
 class _Pipe:

@@ -166,6 +166,16 @@ def test_a_good_start_and_end() -> None:
     assert stage.seen == [Published(4, "stream", {}), "ended"]
 
 
+def test_a_worker_that_takes_no_requests_is_ended() -> None:
+    async def scene(stage: Stage) -> None:
+        await started(stage)
+        stage.requests.close()
+        with pytest.raises(WorkerDied):
+            await asyncio.wait_for(stage.worker.request(Complete(4, "x", 1)), 30)
+
+    assert play(scene).child.killed
+
+
 @pytest.mark.parametrize(
     ("problems", "report", "minimum", "why"),
     [
