@@ -26,6 +26,7 @@ from capkernel.wire.shown import MAX_TYPED
 from capkernel.wire.states import KeeperLink
 from capkernel.wire.values import handles, is_text
 from capkernel.wire.vault import (
+    Answer,
     Begin,
     Count,
     Describe,
@@ -47,6 +48,7 @@ from capkernel.wire.vault import (
     Put,
     Release,
     ReleaseShown,
+    Request,
     Reveal,
     Revealed,
     RunnerLost,
@@ -73,7 +75,7 @@ _MAX_HANDLE = 64
 _RUNNER_PAUSES = (0.0, 0.0, 2.0, 5.0, 10.0, 20.0)
 _QUICK_TRIES = 2
 
-R = TypeVar("R", Written, Mirrored, Described, Revealed, ReleaseShown, GivenOut, Expected, Kept, Status, Settled)
+A = TypeVar("A", bound=Answer)
 
 
 class DuplicateHandle(RemoteProtocolError):
@@ -351,7 +353,7 @@ class VaultClient:
         self._waiting[self._tickets] = answer
         return self._tickets, answer
 
-    async def _answer(self, question: Callable[[int], Any], kind: type[R]) -> R:
+    async def _answer(self, question: Callable[[int], Request], kind: type[A]) -> A:
         if self._link is None:
             raise VaultFailed("the vault is not running")
         ticket, answer = self._ask()
