@@ -24,21 +24,16 @@ class ModuleText:
         Raises AuditUnavailable."""
         try:
             scope = self._files.open_scope(".", cell)
+            try:
+                file = self._files.access(scope, path, cell)
+                return self._files.read(file, cell) if self._files.exists(file, cell) else None
+            finally:
+                scope.end()
         except NeedsPerson as needed:
             self._unasked(needed, cell)
             return None
         except (EffectError, OSError):
             return None
-        try:
-            file = self._files.access(scope, path, cell)
-            return self._files.read(file, cell) if self._files.exists(file, cell) else None
-        except NeedsPerson as needed:
-            self._unasked(needed, cell)
-            return None
-        except (EffectError, OSError):
-            return None
-        finally:
-            scope.end()
 
     def _unasked(self, needed: NeedsPerson, cell: int) -> None:
         reason = "the person would have to be asked, and a module is read before a cell runs"
