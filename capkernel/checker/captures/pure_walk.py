@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mypy.nodes import TypeInfo
 from mypy.types import Type
 
 from capkernel.checker.captures.asks import KINDS as ASKS_PERSON
 from capkernel.checker.captures.described import described
-from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported
+from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import (
     MUTATING,
@@ -35,6 +35,7 @@ from capkernel.checker.captures.reach import (
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import (
     API,
+    Types,
     instances,
     is_callable,
     is_classified,
@@ -45,14 +46,33 @@ from capkernel.checker.tables import pure
 from capkernel.wire.plan import FreeName
 from capkernel.wire.types import union
 
-if TYPE_CHECKING:
-    from capkernel.checker.captures.purity import Purity
+
+class Judge(Protocol):
+    """What a body asks for while it is judged (`purity`)."""
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def types(self) -> Types: ...
+
+    def reach_function(self, function: Function, reach: Reach) -> None:
+        """The function is judged as well."""
+
+    def reach_class(self, definition: Class, reach: Reach) -> None:
+        """The class is judged as well."""
+
+    def class_of(self, info: TypeInfo) -> Class | None:
+        """The definition of a class of the session."""
+
+    def mutated_parameters(self, function: Function) -> set[str]:
+        """Names of the parameters that the body stores into."""
 
 
 class Walk:
     """Judges the names, attributes and stores of one piece of source."""
 
-    def __init__(self, purity: Purity, context: Context, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
+    def __init__(self, purity: Judge, context: Context, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
         self.purity = purity
         self.context = context
         self.reach = reach
@@ -365,7 +385,7 @@ class Walk:
 class Body(Walk):
     """The body of one function."""
 
-    def __init__(self, purity: Purity, function: Function, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
+    def __init__(self, purity: Judge, function: Function, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
         super().__init__(purity, function.context, reach, via, free)
         self.function = function
 
@@ -394,7 +414,7 @@ class Body(Walk):
 class ClassBody(Walk):
     """The body of a class, but for its methods: fields, bases, decorators."""
 
-    def __init__(self, purity: Purity, definition: Class, reach: Reach, free: dict[str, FreeName]) -> None:
+    def __init__(self, purity: Judge, definition: Class, reach: Reach, free: dict[str, FreeName]) -> None:
         super().__init__(purity, definition.context, reach, definition.node.name, free)
         self.definition = definition
 
