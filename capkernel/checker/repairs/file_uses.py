@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from capkernel.checker.repairs.file_paths import PATHS, Paths, quoted
+from capkernel.checker.repairs.file_paths import Paths, quoted
+from capkernel.checker.repairs.file_trees import COPIES, MOVES, Tree, is_listing, is_refused, listed, put
 from capkernel.checker.repairs.imports import without
 from capkernel.checker.repairs.source import Source, literal, unparsed
 from capkernel.diagnostics.model import Edit
@@ -74,6 +75,7 @@ class Access:
     inline_imports: frozenset[str] = frozenset()
     imports: frozenset[str] = frozenset()
     inline_replaced: ast.expr | None = None
+    keeps: frozenset[str] = frozenset()  # names of the cell that the new text uses
 
     def opened_with(self, fs: str) -> str:
         return (self.opened or "").format(fs=fs)
@@ -130,6 +132,7 @@ class Uses:
         """The imports that nothing needs once `accesses` are rewritten; `PurePath` where names of paths stay."""
         inside = {id(n) for one in accesses for n in ast.walk(one.call)}
         left = {n.id for n in self._nodes if isinstance(n, ast.Name) and id(n) not in inside}
+        left |= frozenset().union(*(one.keeps for one in accesses))
         used = {n.id for n in self._nodes if isinstance(n, ast.Name) and id(n) in inside}
         found: list[tuple[ast.alias, Edit]] = []
         for statement in self._nodes:
@@ -154,7 +157,7 @@ class Uses:
     @staticmethod
     def _goes(statement: ast.Import | ast.ImportFrom, alias: ast.alias, unneeded: set[str]) -> bool:
         full = alias.name if isinstance(statement, ast.Import) else f"{statement.module}.{alias.name}"
-        refused = full == "glob" or full in (*PATHS, *_OS, "glob.glob", "glob.iglob", "io.open", "os.makedirs")
+        refused = full in ("glob", *_OS, "glob.glob", "glob.iglob", "io.open", "os.makedirs") or is_refused(full)
         return refused and (alias.asname or alias.name) in unneeded
 
     # ── uses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,6 +170,10 @@ class Uses:
             return self._glob(call)
         if full in _OS or full == "os.makedirs":
             return self._os(call, full)
+        if full in COPIES or full in MOVES:
+            if len(call.args) != 2 or call.keywords:
+                return None
+            return self._placed(call, put(self._paths, call.args[0], call.args[1], full))
         if full in _READERS:
             return self._reader(call, full)
         if full in _WRITERS:
@@ -224,6 +231,7 @@ class Uses:
         if full == "os.makedirs":
             options = {one.arg: one.value for one in call.keywords}
             text, same = "{}.mkdir()", "exist_ok" in options and unparsed(options["exist_ok"]) == "True"
+            same = same or self._is_known_to_be_new(call)
             if not options.keys() <= {"exist_ok"}:
                 return None
         else:
@@ -238,12 +246,32 @@ class Uses:
         simple = self._is_whole_statement(call) or ("mkdir" not in text and "delete" not in text)
         return Access(call, call, is_safe and same and simple, inline=text.format(_entry(code)))
 
+    def _is_known_to_be_new(self, call: ast.Call) -> bool:
+        """`if not os.path.exists(d): os.makedirs(d)`"""
+        branch = self._source.parents.get(self._source.parents.get(call, call))
+        if not isinstance(branch, ast.If) or not isinstance(branch.test, ast.UnaryOp) or branch.orelse:
+            return False
+        asked = branch.test.operand
+        return (
+            isinstance(branch.test.op, ast.Not)
+            and isinstance(asked, ast.Call)
+            and self._paths.full(asked.func) in ("os.path.exists", "os.path.isdir")
+            and [unparsed(one) for one in asked.args] == [unparsed(one) for one in call.args]
+        )
+
     def _path_method(self, call: ast.Call, path: ast.expr, method: str) -> Access | None:
         if method == "open":
             return self._opened(call, path)
         code, is_safe, _ = self._paths.path(path)
         if not code:
             return None
+        if is_listing(call):
+            tree = listed(self._paths, call, _entry(code))
+            return None if tree is None else _of_tree(call, tree)
+        if method in ("rename", "replace"):
+            if len(call.args) != 1 or call.keywords:
+                return None
+            return self._placed(call, put(self._paths, path, call.args[0], f"os.{method}"))
         options = {one.arg: unparsed(one.value) for one in call.keywords}
         if method == "read_text" and not call.args and options.keys() <= {"encoding", "errors"}:
             given = ", ".join(f"{name}={value}" for name, value in options.items() if value != "None")
@@ -268,6 +296,10 @@ class Uses:
         if method in ("unlink", "mkdir"):
             same = same and self._is_whole_statement(call)
         return Access(call, call, is_safe and same, inline=text.format(_entry(code)))
+
+    def _placed(self, call: ast.Call, tree: Tree | None) -> Access | None:
+        """A file that is put somewhere: the call is a statement, and so is what takes its place."""
+        return None if tree is None or not self._is_whole_statement(call) else _of_tree(call, tree)
 
     def _is_whole_statement(self, call: ast.Call) -> bool:
         return isinstance(self._source.parents.get(call), ast.Expr)
@@ -343,6 +375,10 @@ class Uses:
             statement = self._source.statement(alias)
             if statement is not None:
                 yield statement
+
+
+def _of_tree(call: ast.Call, tree: Tree) -> Access:
+    return Access(call, call, tree.is_safe, inline=tree.text, imports=tree.imports, keeps=tree.keeps)
 
 
 def _entry(code: str) -> str:
