@@ -48,7 +48,7 @@ _REPAIRERS: dict[str, tuple[Repairer, ...]] = {
     "syntax": (syntax.repairs,),
     "unbound-name": (names.unbound,),
     "name-defined": (names.unbound,),
-    "attr-defined": (file_scope.repairs, names.attribute, typed.member),
+    "attr-defined": (names.attribute, typed.member),
     "call-arg": (names.call_argument,),
     "assignment": (names.annotation,),
     "union-attr": (typed.not_none, typed.narrowed),

@@ -57,6 +57,51 @@ SAME = {
     ),
 }  # fmt: skip
 
+IMPORTED = {
+    "a directory": (
+        'from pathlib import Path\nfor p in Path("d").iterdir():\n    print(p.read_text())\n',
+        "from pathlib import PurePath as Path\nwith request_file_system() as fs:\n"
+        '    for p in [Path(entry.path) for entry in fs.access("d").children]:\n'
+        "        with fs.access(str(p)).open() as f:\n            print(f.read())\n",
+    ),
+    "a pattern of paths": (
+        'from pathlib import Path\nd = Path("d")\nnames = [p.name for p in sorted(d.glob("*.csv"))]\n',
+        "import fnmatch\nfrom pathlib import PurePath as Path\nd = Path(\"d\")\nwith request_file_system() as fs:\n"
+        '    names = [p.name for p in sorted([Path(entry.path) for entry in fs.access("d").children'
+        ' if fnmatch.fnmatchcase(entry.name, "*.csv")])]\n',
+    ),
+    "everything below": (
+        'from pathlib import Path\nfiles = sorted(Path("d").glob("**/*.py"))\n',
+        "import fnmatch\nfrom pathlib import PurePath as Path\nwith request_file_system() as fs:\n"
+        '    files = sorted([Path(entry.path) for entry in fs.access("d").walk()'
+        ' if fnmatch.fnmatchcase(entry.name, "*.py")])\n',
+    ),
+    "a copy": (
+        'import shutil\nshutil.copy("a.txt", "out/b.txt")\n',
+        'with request_file_system() as fs:\n    fs.access("out/b.txt").write_bytes(fs.access("a.txt").read_bytes())\n',
+    ),
+    "a copy into a directory": (
+        'from shutil import copy\ncopy("d/a.txt", "out/")\n',
+        'with request_file_system() as fs:\n'
+        '    fs.access("out/a.txt").write_bytes(fs.access("d/a.txt").read_bytes())\n',
+    ),
+    "another name": (
+        'import os\nos.rename("a.txt", "b.txt")\n',
+        'import os\nwith request_file_system() as fs:\n'
+        '    fs.access("b.txt").write_bytes(fs.access("a.txt").read_bytes()); fs.access("a.txt").delete()\n',
+    ),
+    "another name for a path": (
+        'from pathlib import Path\nPath("a.txt").rename("b.txt")\n',
+        'with request_file_system() as fs:\n'
+        '    fs.access("b.txt").write_bytes(fs.access("a.txt").read_bytes()); fs.access("a.txt").delete()\n',
+    ),
+    "a directory that is made once": (
+        'import os\nif not os.path.exists("out"):\n    os.makedirs("out")\n',
+        'import os\nwith request_file_system() as fs:\n    if not fs.access("out").exists:\n'
+        '        fs.access("out").mkdir()\n',
+    ),
+}  # fmt: skip
+
 DIFFERENT = {
     "an absolute path": 'x = open("/a").read()\n',
     "a folder above": 'x = open("../a").read()\n',
@@ -65,6 +110,12 @@ DIFFERENT = {
     "moving about": 'with open("a", "rb") as f:\n    f.seek(3)\n    x = f.read()\n',
     "reading and writing": 'with open("a", "r+") as f:\n    x = f.read()\n',
     "an error that would be lost": 'import os\nos.mkdir("a")\n',
+    "a name that may be of a directory": 'import os\nos.rename("old", "new")\n',
+    "a copy to where nobody knows": 'from shutil import copy\ncopy("a.txt", input())\n',
+    "what a move gives": 'from shutil import move\nprint(move("a.txt", "b.txt"))\n',
+    "a directory somewhere else": 'from pathlib import Path\nfiles = list(Path("/etc").iterdir())\n',
+    "a pattern above": 'from pathlib import Path\nfiles = list(Path("..").glob("*.txt"))\n',
+    "a directory of another kind": 'import os\nif not os.path.exists("a"):\n    os.makedirs("b")\n',
     "the number of characters": 'from pathlib import Path\nn = Path("a").write_text("x")\n',
 }  # fmt: skip
 
@@ -89,10 +140,21 @@ def test_the_same_through_one_block(name: str) -> None:
     assert not refusals(repaired)
 
 
+@pytest.mark.parametrize("name", IMPORTED)
+def test_trees_and_moves_are_the_same_through_one_block(name: str) -> None:
+    text, repaired = IMPORTED[name]
+    found = refusals(text)
+    assert {one.code for one in found} <= {"ambient-authority", "unsafe-import"}
+    assert {one.fix.applicability for one in found if one.fix is not None} == {"safe"}
+    assert apply_offered(text, found) == repaired
+    assert not refusals(repaired)
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_may_mean_something_else_is_not_safe(name: str) -> None:
     found = refusals(DIFFERENT[name])
-    assert {one.code for one in found} == {"ambient-authority"} or name == "an address"
+    assert found
+    assert {one.code for one in found} <= {"ambient-authority", "unsafe-import"} or name == "an address"
     assert all(one.fix is None or one.fix.applicability != "safe" for one in found)
 
 
