@@ -14,7 +14,9 @@ REQUIRED = {name for name in os.environ.get("CAPKERNEL_TEST_REQUIRE", "").split(
 
 # Tests that wait on many processes, and are not about security: on a busy machine one may be late for a reason that is
 # not the product's. Such a failure is run once more; the run says so at its end, and fails when it is no exception.
-# What an attacker, a secret or a rule of the checker is tried with is never here: failing once is failing.
+# What an attacker, a secret or a rule of the checker is tried with is never here: failing once is failing. One thing is
+# nobody's answer: a browser test that hangs until its time is up, because the driver waits for a browser that will not
+# say any more. That, and nothing else about a browser test, counts as late as well.
 MAY_BE_LATE = {
     "test_checker_process",
     "test_kernel_conformance",
@@ -31,6 +33,7 @@ MAY_BE_LATE = {
     "test_stuck_and_orphaned",
     "test_widgets",
 }
+DRIVER_HANGS = r"^Failed: Timeout \(>"
 MOST_LATE = 3  # in one run
 
 
@@ -52,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in MAY_BE_LATE:
             item.add_marker(pytest.mark.flaky(reruns=1))
+        elif item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=DRIVER_HANGS))
     for tool in TOOLS:
         if _found(tool) is None and tool not in REQUIRED:
             for item in items:
