@@ -48,6 +48,12 @@ def its_parts(name: ast.Name, context: Context, typ: Type | None) -> Advice:
     return "capture the fields that it needs: plain data is sent, values of classes are not", code
 
 
+def as_plain(kind: str) -> str:
+    """What a function can give in place of a value of a class that the vault has no encoding for."""
+    converted = _CONVERTED.get(kind)
+    return f"`{converted}(...)` of it" if converted is not None else "a tuple or a dict of its fields (`asdict(...)`)"
+
+
 def without_decorator(function: Function, path: str) -> Advice:
     """A function that a decorator stands on, which is another function in its place."""
     name = function.name

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from capkernel.checker.captures.instead import out_of_table
+from capkernel.checker.captures.instead import as_plain, out_of_table
 from capkernel.checker.captures.known import Change, Class, Context, Data, Entry, Function, View
 from capkernel.checker.captures.made_functions import MadeFunction, made_function
 from capkernel.checker.captures.paths import path_of
@@ -20,6 +20,7 @@ from capkernel.checker.captures.types import (
     is_any,
     is_callable,
     is_classified,
+    only_classified,
     shown,
     unsendable,
 )
@@ -91,6 +92,21 @@ class MapCalls:
             self._refuse(node, f"`{function.attr}` takes exactly one function, written in the call")
             return
         self._judge(node.args[0])
+        self._warn_of_result(node)
+
+    def _warn_of_result(self, node: ast.Call) -> None:
+        """A result that the codec does not carry is a failure, of which only the person hears."""
+        made = only_classified(self._context.type_of(node))
+        kind = unsendable(made.args[0]) if made is not None and made.args else ""
+        if kind:
+            self._report.add(
+                "impure-map",
+                node,
+                f"this gives a `{kind}`, which the vault cannot keep: what comes of it is a failure that only you see",
+                why="the vault keeps plain data, numpy arrays and pandas frames between two calls",
+                help=f"give plain data: {as_plain(kind)}",
+                severity="warning",
+            )
 
     def _view(self, node: ast.AST) -> View:
         index = None if self._context.is_deferred(node) else self._context.index_of(node)
