@@ -10,12 +10,14 @@ from mypy.types import Type
 
 from capkernel.checker.captures.asks import KINDS as ASKS_PERSON
 from capkernel.checker.captures.described import described
-from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, View
+from capkernel.checker.captures.instead import in_its_place, its_parts, without_decorator
+from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, Made, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import (
     MUTATING,
     MUTATING_FUNCTIONS,
     PURE_API,
+    UNSENDABLE,
     Reach,
     Violation,
     children,
@@ -41,6 +43,7 @@ from capkernel.checker.captures.types import (
     is_classified,
     session_classes,
     shown,
+    unsendable,
 )
 from capkernel.checker.tables import pure
 from capkernel.wire.plan import FreeName
@@ -84,8 +87,17 @@ class Walk:
     def is_own(self, scope: Scope | None) -> bool:
         raise NotImplementedError
 
-    def refuse(self, node: ast.AST, message: str, name: str = "", typ: str = "", origin: str = "") -> None:
-        self.reach.violations.append(Violation(node, self.context, message, name, typ, origin, self.via))
+    def refuse(
+        self,
+        node: ast.AST,
+        message: str,
+        name: str = "",
+        typ: str = "",
+        origin: str = "",
+        teaches: tuple[str, str] = ("", ""),
+    ) -> None:
+        """`teaches`: what to do instead, in words and as code."""
+        self.reach.violations.append(Violation(node, self.context, message, name, typ, origin, self.via, *teaches))
 
     def visit_all(self, nodes: list[ast.AST]) -> None:
         todo = list(nodes)
@@ -153,6 +165,7 @@ class Walk:
                 node,
                 self.context.type_of(node),
                 f"cell {self.context.number}, line {getattr(bindings[0].node, 'lineno', 1)}",
+                made=self.context.entry(bindings[0], True).made if len(bindings) == 1 else None,
             )
 
     def _session(self, node: ast.Name, entry: Entry) -> None:
@@ -170,15 +183,22 @@ class Walk:
             # A function of an earlier cell reads what the name is now; both must be plain.
             current = known.type if entry.cell != self.context.number and entry.cell > self.context.number else seen
             typ = current if not self.purity.types.is_plain(current) else seen
-            self._data(node, typ, origin_of(entry), known.type)
+            self._data(node, typ, origin_of(entry), known.type, entry.made)
 
-    def _data(self, node: ast.Name, typ: Type | None, origin: str, bound: Type | None = None) -> None:
+    def _data(
+        self, node: ast.Name, typ: Type | None, origin: str, bound: Type | None = None, made: Made | None = None
+    ) -> None:
         """`bound`: the type of the session's name, when it is one; what is read may be narrowed."""
         if is_classified(typ):
             self.free[node.id] = FreeName(node.id, "classified")
             return
         if not self.purity.types.is_plain(typ) or is_callable(typ):
-            self.refuse(node, f"captures `{node.id}`, which is not plain data", node.id, shown(typ), origin)
+            said = f"captures `{node.id}`, which is not plain data"
+            self.refuse(node, said, node.id, shown(typ), origin, in_its_place(node, self.context, made))
+            return
+        if unsendable(typ):
+            said = f"captures `{node.id}`, and no `{unsendable(typ)}` {UNSENDABLE}"
+            self.refuse(node, said, node.id, shown(typ), origin, its_parts(node, self.context, typ))
             return
         for info in session_classes(typ):
             self._reach_info(node, info)
@@ -397,7 +417,9 @@ class Body(Walk):
         node = self.function.node
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for decorator in node.decorator_list:
-                self.refuse(decorator, "is decorated, so what runs is not what its source says", self.function.name)
+                said = "is decorated, so what runs is not what its source says"
+                path = path_of(decorator, self.context, self.purity.view)
+                self.refuse(decorator, said, self.function.name, teaches=without_decorator(self.function, path))
             if isinstance(node, ast.AsyncFunctionDef):
                 self.refuse(node, "waits for something outside the vault")
         defaults = [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
