@@ -19,7 +19,7 @@ from mypy.types import CallableType, NoneType
 
 from capkernel.checker.symbols import anything, or_anything
 from capkernel.wire.scope_bindings import arguments_of
-from capkernel.wire.syntax import children, walk
+from capkernel.wire.syntax import children, walk, without_text
 
 Became = dict[ast.AST, Node]
 
@@ -38,7 +38,7 @@ def convert(module: ast.Module, module_id: str, path: str, options: Options, err
     for kind in _KINDS:
         visit = getattr(converter, f"visit_{kind.__name__}", None)
         if visit is not None:
-            converter.visitor_cache[kind] = _noting(visit, became)
+            converter.visitor_cache[kind] = _noting(_as_text(visit) if kind is ast.Constant else visit, became)
     tree = converter.visit(ast.Module(body=module.body, type_ignores=[]))
     assert isinstance(tree, MypyFile)
     tree._fullname = module_id
@@ -53,6 +53,18 @@ def _noting(visit: Callable[[ast.AST], Node], became: Became) -> Callable[[ast.A
         return made
 
     return visit_and_note
+
+
+def _as_text(visit: Callable[[ast.AST], Node]) -> Callable[[ast.AST], Node]:
+    """mypy writes texts into types and messages, and reads some as code: not one with half a surrogate pair."""
+
+    def visit_text(node: ast.AST) -> Node:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and without_text(node.value):
+            shown = node.value.encode("utf-8", "replace").decode("utf-8")
+            return visit(ast.copy_location(ast.Constant(shown, node.kind), node))
+        return visit(node)
+
+    return visit_text
 
 
 def hide_modules(tree: MypyFile, hidden: Container[str]) -> None:

@@ -8,6 +8,7 @@ Rule 3: cleaning takes time in proportion to the size. Markup on which a parser 
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 import nh3
 
@@ -44,6 +45,18 @@ _VOID = frozenset({"br", "hr", "col", "img", "input", "wbr", "meta", "link"})
 _MOST = 4_000_000  # characters
 _SMALL, _FEW = 50_000, 1_000  # characters and "<"s, with which no markup takes long, however broken
 _DEEPEST = 100
+# A parser moves what does not belong in a table to the front of it, one by one past all that it moved before.
+_PARTS = {
+    "table": frozenset({"caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "td", "th"}),
+    "colgroup": frozenset({"col"}),
+    "thead": frozenset({"tr", "td", "th"}),
+    "tbody": frozenset({"tr", "td", "th"}),
+    "tfoot": frozenset({"tr", "td", "th"}),
+    "tr": frozenset({"td", "th"}),
+}
+# What it takes for an error in a text: it copies the text that it has for each of them.
+_ERROR = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]|&(?!(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,5});)")
+_MOST_ERRORS = 10_000
 _ATTRIBUTE = r"""\s{1,40}[^\s<>"'=/]{1,40}(?:=(?:"[^"<>]{0,400}"|'[^'<>]{0,400}'|[^\s"'<>=`]{1,400}))?"""
 _TAG = re.compile(rf"<(/?)([A-Za-z][A-Za-z0-9]{{0,20}})(?:{_ATTRIBUTE}){{0,20}}\s{{0,40}}/?>")
 
@@ -66,7 +79,7 @@ _cleaner = nh3.Cleaner(
 
 def clean_html(html: str) -> str | None:
     """`html` with only the allowed tags and attributes, maybe empty. None when it is too large or too entangled."""
-    if len(html) > _MOST or not (_is_small(html) or _is_orderly(html)):
+    if len(html) > _MOST or not (_is_small(html) or (_is_orderly(html) and _has_few_errors(html))):
         return None
     return _untypeset(show_hidden(_cleaner.clean(html)))
 
@@ -91,8 +104,9 @@ def _is_small(html: str) -> bool:
 def _is_orderly(html: str) -> bool:
     """Whether each "<" begins a short tag, and each tag ends inside the one it began in, not too deep.
 
-    A parser takes the square of the depth, of the tags left open and of the attributes of one tag. This reads the same
-    tags as the parser does, because quotes and comments that could hide one from either are not orderly.
+    A parser takes the square of the depth, of the tags left open, of the attributes of one tag and of what stands in a
+    table between its cells. This reads the same tags as the parser does, because quotes and comments that could hide
+    one from either are not orderly.
     """
     open_tags: list[str] = []
     at = html.find("<")
@@ -104,9 +118,15 @@ def _is_orderly(html: str) -> bool:
         if found[1]:
             if not open_tags or open_tags.pop() != name:
                 return False
+        elif open_tags and name not in _PARTS.get(open_tags[-1], (name,)):
+            return False
         elif name not in _VOID:
             open_tags.append(name)
             if len(open_tags) > _DEEPEST:
                 return False
         at = html.find("<", found.end())
     return True
+
+
+def _has_few_errors(html: str) -> bool:
+    return sum(1 for _ in islice(_ERROR.finditer(html), _MOST_ERRORS + 1)) <= _MOST_ERRORS

@@ -6,6 +6,7 @@ import fnmatch
 from typing import Any
 
 _MOST = 10_000
+_LONGEST = 1000  # characters of a pattern: matching is done on the kernel's own loop
 
 
 class History:
@@ -41,7 +42,7 @@ class History:
                 chosen = [cell for cell in cells if session == 0 and start <= cell[0] < (stop or cell[0] + 1)]
             case "search":
                 wanted = pattern or "*"
-                chosen = [cell for cell in cells if fnmatch.fnmatchcase(cell[1], wanted)]
+                chosen = [c for c in cells if len(wanted) <= _LONGEST and fnmatch.fnmatchcase(c[1], wanted)]
             case _:
                 chosen = []
         found = [(0, number, typed if raw else text) for number, typed, text in chosen]

@@ -48,6 +48,19 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def literal_text(node: ast.AST) -> str | None:
+    """The text that a literal writes; None for what is no literal text, and for one with half a surrogate pair in it:
+    that is no Unicode, so it names nothing, and no message could carry it."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return None
+    return None if without_text(node.value) else node.value
+
+
+def without_text(text: str) -> bool:
+    """Whether it holds half a surrogate pair."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _fields_of(node: ast.AST) -> tuple[str, ...]:
     kind = type(node)
     if kind not in _fields:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from capkernel.wire.codekey import cell_of
+from capkernel.wire.errors import LocalProtocolError
 from capkernel.wire.plan import MaskSite, Span
 from capkernel.wire.worker import (
     Classify,
@@ -39,10 +41,12 @@ class WorkerMembrane:
             self._masks[cell] = (masks, text)
 
     def call(self, effect: Effect, blob: bytes = b"") -> tuple[Any, bytes]:
-        return self._channel.call(effect, blob)
+        with _as_python_says():
+            return self._channel.call(effect, blob)
 
     def post(self, operation: Classify | MapClassified | ZipClassified | MaskShown, blob: bytes = b"") -> None:
-        self._channel.send(operation, blob)
+        with _as_python_says():
+            self._channel.send(operation, blob)
 
     def describe(self, function: Callable[..., Any]) -> tuple[FunctionRef, bytes]:
         return self._functions.describe(function)
@@ -56,6 +60,16 @@ class WorkerMembrane:
                 return UNKNOWN if known is None else mask_at(frame, *known)
             frame = frame.f_back
         return UNKNOWN
+
+
+@contextmanager
+def _as_python_says() -> Iterator[None]:
+    try:
+        yield
+    except LocalProtocolError as problem:
+        half = "surrogates not allowed" in str(problem)
+        why = "a text in it holds half a surrogate pair, which is no character" if half else str(problem)
+        raise ValueError(f"this cannot be sent to the kernel: {why}") from None
 
 
 def mask_at(frame: FrameType, masks: tuple[MaskSite, ...], text: str) -> str:

@@ -15,6 +15,7 @@ from capkernel.checker.captures.known import Context, Imported, View
 from capkernel.checker.captures.openers import Openers, is_of_texts, path_among
 from capkernel.checker.captures.path_arguments import opened_argument
 from capkernel.checker.captures.paths import possible_path as path_of  # what it may be is judged
+from capkernel.checker.captures.reexports import has_source
 from capkernel.checker.captures.types import API, instances, is_any, is_exception
 from capkernel.checker.subset.imports import WHAT, is_hidden_module
 from capkernel.checker.subset.report import Report
@@ -94,8 +95,9 @@ class AmbientRule:
             self._refuse_failed_object(node)
         if not isinstance(inner, ast.Attribute) or not is_any(typ):
             return
-        path = f"{inner.attr}.{node.attr}"
-        if inner.attr in REACHED and (node.attr in REACHED[inner.attr] or not REACHED[inner.attr]):
+        module = inner.attr.lstrip("_")  # libraries import modules under private names too
+        path = f"{module}.{node.attr}"
+        if module in REACHED and (node.attr in REACHED[module] or not REACHED[module]):
             key = ambient().member(path) or ambient().refused_module(path)
             if key is not None:
                 self._report.ambient(node, f"`.{path}` {WHAT.get(key, 'reaches outside the session')}", key)
@@ -113,9 +115,14 @@ class AmbientRule:
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return ""
         base = path_of(node.value, self._context, self._view)
-        if not base or base.startswith(API) or not self._is_module(node.value, base):
+        if not base or base.startswith(API):
             return ""
-        if node.attr.startswith("_") and not node.attr.startswith("__"):
+        private = node.attr.startswith("_") and not node.attr.startswith("__")
+        if not self._is_module(node.value, base):
+            # Stubs leave out what a package has beside its interface; it is imported with the package, and there.
+            unknown = private and isinstance(node.value, ast.Attribute) and is_any(self._context.type_of(node.value))
+            return "private" if unknown and has_source(base) else ""
+        if private:
             return "private"
         return "hidden" if is_hidden_module(base, node.attr) else ""
 

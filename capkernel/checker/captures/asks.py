@@ -13,7 +13,7 @@ from typing import Final
 from capkernel.checker.captures.known import Context
 from capkernel.checker.captures.types import API
 from capkernel.wire.plan import AskSite
-from capkernel.wire.syntax import walk
+from capkernel.wire.syntax import literal_text, walk
 
 KINDS: Final = {"request_secret": "secret", "request_declassify": "declassify"}
 
@@ -39,5 +39,4 @@ def asks_of_names(names: Iterable[str], context: Context) -> Iterator[AskSite]:
 def _literal(call: ast.Call) -> str | None:
     if len(call.args) != 1 or any(keyword.arg is None for keyword in call.keywords):
         return None
-    value = call.args[0]
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+    return literal_text(call.args[0])

@@ -29,6 +29,11 @@ def own_path(path: str) -> str:
     return found
 
 
+def has_source(path: str) -> bool:
+    """Whether `path` is a module or package that is installed with its source."""
+    return _origin(path) is not None
+
+
 def _hop(path: str) -> str:
     parts = path.split(".")
     for count in range(len(parts) - 1, 0, -1):

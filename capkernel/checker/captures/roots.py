@@ -14,6 +14,7 @@ from capkernel.checker.captures.known import Context
 from capkernel.checker.captures.scope_sites import SiteKey, entering_block, granting_call, key_of
 from capkernel.checker.captures.scopes import Scope
 from capkernel.wire.plan import plain_path
+from capkernel.wire.syntax import literal_text
 
 Root = tuple[frozenset[SiteKey] | None, str | None]
 """The blocks that a value can only come from (None: not certain), and its path if it is literal."""
@@ -167,8 +168,6 @@ def joined(base: str | None, path: str | None) -> str | None:
 
 
 def literal(node: ast.expr) -> str | None:
-    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-        return None
-    text = node.value
+    text = literal_text(node)
     # An absolute path is relative to an absolute root, which only the broker knows how to read.
-    return None if text.startswith("/") or len(text) > _LONGEST else plain_path(text)
+    return None if text is None or text.startswith("/") or len(text) > _LONGEST else plain_path(text)

@@ -11,6 +11,7 @@ import ast
 
 from capkernel.checker.captures.known import Context
 from capkernel.checker.captures.types import API
+from capkernel.wire.syntax import literal_text
 
 SCOPE_KINDS = {
     "request_file_system": "file_system",
@@ -126,5 +127,4 @@ def literal_argument(call: ast.Call, kind: str) -> str | None:
     values = call.args[:1] or [keyword.value for keyword in call.keywords if keyword.arg == "root"]
     if len(call.args) + len(call.keywords) != 1 or not values:
         return None
-    value = values[0]
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+    return literal_text(values[0])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from capkernel.checker.captures.scopes import Scopes
 from capkernel.checker.subset.bindings import check_bindings, is_dunder, is_interpreter_attribute
+from capkernel.checker.subset.evaluated import check_annotation, check_copied_names, check_evaluation
 from capkernel.checker.subset.imports import check_import, check_import_from
 from capkernel.checker.subset.magics import check_magic, magic_call
 from capkernel.checker.subset.report import Report, advice, show
@@ -45,6 +46,10 @@ class Walker:
             ast.Import: lambda node: check_import(node, report),
             ast.ImportFrom: lambda node: check_import_from(node, report),
             ast.MatchClass: self._match_class,
+            ast.AnnAssign: lambda node: check_annotation(node.annotation, report),
+            ast.arg: lambda node: check_annotation(node.annotation, report),
+            ast.FunctionDef: lambda node: check_annotation(node.returns, report),
+            ast.AsyncFunctionDef: lambda node: check_annotation(node.returns, report),
         }
 
     def walk(self, module: ast.Module) -> None:
@@ -223,6 +228,8 @@ class Walker:
                     f"`{keyword.arg}=` sets a special attribute",
                     help="use an ordinary name",
                 )
+        check_evaluation(node, self._report)
+        check_copied_names(node, _last_name(function), self._report)
         if isinstance(function, ast.Name):
             if function.id == "getattr" and not self._scopes.is_local(function):
                 self._getattr(node, function)

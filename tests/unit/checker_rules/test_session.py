@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from capkernel.checker.protocol import Accepted, Rejected
+from capkernel.wire.frames import encode
 
 from .conftest import Notebook
 
@@ -18,6 +19,28 @@ def test_check_alone_changes_nothing(notebook: Notebook) -> None:
     assert isinstance(impure, Accepted)
     notebook.session.discard(50)
     notebook.accepted("secret.map(clean)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "with request_file_system('\\ud800') as fs:\n    fs.access('a').read()",
+        "with request_file_system('.') as fs:\n    fs.access('a').read()\n    fs.access('\\udcff').read()",
+        "request_secret('\\ud800')",
+        "from typing import TypedDict\nT = TypedDict('T', {'\\ud800': int})\nt: T = {'\\ud800': 'x'}",
+        "from collections import namedtuple\nN = namedtuple('N', 'a \\ud800')\nN(1).b",
+        "'%(\\ud800)s' % {'a': 1}",
+        "'{0.\\ud800}'.format(1)",
+        "classify('\\ud800', label='\\ud800').map(lambda t: t + '\\ud800')",
+        "print('\\ud800')",
+    ],
+)
+def test_half_a_surrogate_pair_in_a_literal_does_not_stop_the_checker(notebook: Notebook, text: str) -> None:
+    verdict = notebook.session.check(50, text)
+    assert isinstance(verdict, Accepted)
+    assert encode(verdict), "what is said of it can be sent"
+    for site in verdict.plan.scopes:
+        assert site.argument is None or site.uses[0].paths is None, "what cannot be named may be anywhere"
 
 
 def test_a_name_the_cell_did_not_bind_keeps_its_meaning(notebook: Notebook) -> None:

@@ -144,6 +144,8 @@ def test_history() -> None:
     assert history.find("range", start=2, stop=4) == [(0, 2, "b"), (0, 3, "a")]
     assert history.find("range", session=-1, start=0) == []
     assert history.find("search", pattern="a", unique=True) == [(0, 3, "a")]
+    assert history.find("search", pattern="a" + "*" * 999) == history.find("search", pattern="a")
+    assert history.find("search", pattern="a" + "*" * 1000) == [], "too long to be matched on the kernel's loop"
     assert history.find("search", pattern="a", raw=False) == [(0, 1, "a\n"), (0, 3, "a\n")]
     assert history.find("tail", n=1, output=True) == [(0, 4, ("c", None))]
     assert history.find("tail", n=0) == []

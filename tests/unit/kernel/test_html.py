@@ -109,6 +109,9 @@ def test_a_wide_and_a_long_frame_keep_their_cells() -> None:
     long = clean_html(pd.DataFrame({"a": range(20_000)}).to_html())
     assert long is not None
     assert long.count("<td>") == 20_000
+    texts = clean_html(pd.DataFrame({"a": ["a & b < c > 'd' \"e\""] * 20_000}).to_html())
+    assert texts is not None
+    assert texts.count("a &amp; b &lt; c") == 20_000
 
 
 def test_styled_frames_and_hostile_cells_are_plain_tables() -> None:
@@ -137,6 +140,12 @@ SLOW = {
     "quotes": '<b a="' + "x" * 2_000_000,
     "names": "<" + "b" * 2_000_000,
     "too large": "x" * 5_000_000,
+    "between rows": "<table>" + "<br>" * 500_000 + "</table>",
+    "between cells": "<table><tr>" + "<b>x</b>" * 200_000 + "</tr></table>",
+    "between columns": "<table><colgroup>" + "<hr>" * 500_000 + "</colgroup></table>",
+    "controls": "\x9b" * 1_000_000,
+    "references to nothing": "&#" * 1_000_000,
+    "references without an end": "&notit;" * 200_000,
 }
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from capkernel.wire.codekey import cell_filename
+from capkernel.wire.frames import MAX_BODY, encode
 from capkernel.wire.plan import MaskSite, Span
+from capkernel.wire.worker import Call, Classify, Invoke
 from capkernel.worker.membrane import UNKNOWN, WorkerMembrane
 
 
@@ -78,3 +80,26 @@ def test_unknown() -> None:
     names: dict[str, Any] = {"ask": membrane.mask_type, "seen": []}
     exec(compile("seen.append(ask())", cell_filename(9), "exec"), names)
     assert names["seen"] == [UNKNOWN]
+
+
+class Sends:
+    """A link of which only the encoding is real."""
+
+    def call(self, effect: Any, blob: bytes = b"") -> tuple[Any, bytes]:
+        return None, encode(Call(1, effect), blob)
+
+    def send(self, message: Any, blob: bytes = b"") -> None:
+        encode(message, blob)
+
+
+def test_what_no_message_can_hold_is_an_error_that_says_what() -> None:
+    membrane = WorkerMembrane(Sends(), None)  # type: ignore[arg-type]
+    handle = "0" * 32
+    assert membrane.call(Invoke(handle, "access", "a"))
+    with pytest.raises(ValueError, match="half a surrogate pair") as found:
+        membrane.call(Invoke(handle, "access", "a\udcff"))
+    assert found.value.__suppress_context__
+    with pytest.raises(ValueError, match="half a surrogate pair"):
+        membrane.post(Classify(handle, "label \ud800"))
+    with pytest.raises(ValueError, match="exceeds the frame bound"):
+        membrane.call(Invoke(handle, "access", "a" * (MAX_BODY + 1)))
