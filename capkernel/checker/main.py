@@ -133,7 +133,10 @@ def _serve(link: _Link, session: CheckerSession, engine: Engine, wall_seconds: f
             return
         if isinstance(message, Check):
             checks += 1
-            link.send(_check(link, session, message, wall_seconds))
+            verdict = _check(link, session, message, wall_seconds)
+            link.send(verdict)
+            if isinstance(verdict, Rejected) and verdict.parting:
+                _end("the type checker failed at a repair", _CRASHED)
         elif isinstance(message, Commit):
             session.commit(message.cell, frozenset(message.bound), frozenset(message.deleted), raised=message.raised)
             link.send(Committed(message.cell))

@@ -87,6 +87,8 @@ class CheckerSession:
             return Rejected(cell, self._with_help(verdict, text, module, names, trial))
         except RecursionError:
             return verdict  # it stands without help
+        except Exception:  # a bug of mypy, at the text of a repair
+            return Rejected(cell, verdict.diagnostics, parting=True)
 
     def _with_help(
         self, verdict: Rejected, text: str, module: ast.Module | Diagnostic, names: LocalNames, trial: bool

@@ -124,7 +124,7 @@ class Assembly:
             exclusions = Exclusions.ambient(self.policy.source, places)
             broker = Broker(self.policy, self.base, vault, audit, exclusions, given=self.given)
         if secure is not None:
-            broker.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
+            broker.posts.secure_output = SecureOutput(secure, vault, audit, broker.ledger, self.news.append)
         return Parts(
             spawn_worker=WorkerSpawner(
                 self.runtime, self.policy.limits.cell_memory_mb, active_outputs=self.policy.output.active

@@ -20,6 +20,7 @@ from tornado.ioloop import IOLoop  # noqa: E402
 from zmq.eventloop.zmqstream import ZMQStream  # noqa: E402
 
 from capkernel.kernel.kernel import CapKernel  # noqa: E402
+from capkernel.kernel.packing import pack  # noqa: E402
 from capkernel.kernel.publisher import Publisher  # noqa: E402
 from capkernel.kernel.settings import Settings  # noqa: E402
 from capkernel.kernel.supervisor import Supervisor  # noqa: E402
@@ -36,6 +37,7 @@ class CapKernelApp(IPKernelApp):
         self.log.setLevel(logging.ERROR)
         self.log_level = logging.ERROR
         self.connection_file = connection_file
+        self.session.pack = pack
         self.init_connection_file()
         self.init_poller()
         self.init_sockets()

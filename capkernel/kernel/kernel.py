@@ -15,8 +15,10 @@ import contextlib
 import itertools
 import platform
 from collections import OrderedDict
-from contextvars import copy_context
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipykernel.kernelbase import Kernel
@@ -183,16 +185,29 @@ class CapKernel(Kernel):
         async with self._main_asyncio_lock:
             self._arrived = arrival
             self._aborting = arrival <= self._abort_through
-            context = copy_context()
             try:
-                await asyncio.create_task(self.dispatch_shell(message), context=context)
+                await self.dispatch_shell(message)
             except Exception as problem:  # kernelbase expects more of a header than a client must put there
                 self.log.warning("a message that cannot be dispatched: %s", type(problem).__name__)
-                parent = context.run(self.get_parent, "shell")
+                parent = self.get_parent("shell")
                 if parent:
-                    ident = context.run(self._shell_parent_ident.get)
-                    await self._shell_requests.refuse(self.shell_stream, ident, parent)
-                    context.run(self._publish_status_and_flush, "idle", "shell", self.shell_stream)
+                    await self._shell_requests.refuse(self.shell_stream, self._shell_parent_ident.get(), parent)
+                    self._publish_status_and_flush("idle", "shell", self.shell_stream)
+
+    def _publish_status(self, status: str, channel: str, parent: dict[str, Any] | None = None) -> None:
+        parent = parent or self.get_parent(channel)
+        say = partial(super()._publish_status, status, channel, parent)
+        if status == "busy" and channel == "shell":
+            self._say_soon(say, parent)
+        else:
+            say()
+
+    def _say_soon(self, say: Callable[[], None], parent: dict[str, Any]) -> None:
+        """That a request is being served, and which: said when the checker has got it to work on."""
+        if _is_plain(parent["header"]):
+            self.iopub_socket.soon(say)
+        else:
+            say()  # it may fail
 
     async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         content = parent["content"]
@@ -201,7 +216,8 @@ class CapKernel(Kernel):
         store_history = content.get("store_history", not silent) is True and not silent
         cell = self._new_cell(code, ident, parent, silent, store_history, content.get("allow_stdin") is True)
         if not silent:
-            self._publish_execute_input(code.encode("utf-8", "replace").decode("utf-8"), parent, cell.count)
+            shown = code.encode("utf-8", "replace").decode("utf-8")
+            self._say_soon(partial(self._publish_execute_input, shown, parent, cell.count), parent)
             self._tell_notices(cell)
         reply = await self._pipeline.run(cell)
         self._question = ""
@@ -490,6 +506,14 @@ def _question(prompt: str) -> str:
     words that the cell can neither leave out nor write over."""
     text = stream("stdout", prompt).content["text"].replace("\r", " ").replace("\b", "")
     return "\n".join(ASKS + line for line in text.split("\n"))
+
+
+def _is_plain(header: dict[Any, Any]) -> bool:
+    """Whether any message can have it as its parent's, for certain."""
+    return all(
+        key.isascii() and (value is None or isinstance(value, datetime) or (isinstance(value, str) and value.isascii()))
+        for key, value in header.items()
+    )
 
 
 def _is_text(code: Any) -> bool:

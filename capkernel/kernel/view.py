@@ -33,7 +33,7 @@ from capkernel.broker.audit import AuditLog, AuditUnavailable
 from capkernel.broker.ledger import MAX_TEXT, Ledger, Origin
 from capkernel.broker.questions import NoQuestion
 from capkernel.kernel.page_reveal import NO_PAGE, PageReveal
-from capkernel.vault.client import VaultFailed
+from capkernel.vault.processes import VaultFailed
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.frames import FrameReader, encode
 from capkernel.wire.view import (

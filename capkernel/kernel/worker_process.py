@@ -46,6 +46,7 @@ from capkernel.wire.worker import (
     Post,
     Published,
     Ready,
+    Request,
     Shutdown,
     ToWorker,
     ZipClassified,
@@ -82,10 +83,11 @@ class ChildPort(Protocol):
 
 @dataclass
 class Spawned:
-    """A worker that was just started: its process, the kernel's ends of its two links and its two output pipes."""
+    """A worker that was just started: its process, the kernel's ends of its three links and its two output pipes."""
 
     child: ChildPort
     link: socket.socket
+    requests: socket.socket
     quick: socket.socket
     stdout: int
     stderr: int
@@ -108,7 +110,7 @@ class Handlers:
 
 
 class WorkerProcess(asyncio.Protocol):
-    """The kernel's end of the link to one worker."""
+    """The kernel's end of the links to one worker."""
 
     def __init__(self, spawned: Spawned, handlers: Handlers, minimum: Level) -> None:
         self._spawned = spawned
@@ -123,6 +125,7 @@ class WorkerProcess(asyncio.Protocol):
         self._why = ""
         self._quick = QuickLink(spawned.quick, handlers.call_quickly)
         self._transport: asyncio.Transport | None = None
+        self._requests: asyncio.WriteTransport | None = None
         self._ready: asyncio.Future[Report] | None = None
         self.ended = False
         self.fit = False  # ready, and isolated as demanded: only then it may be asked anything
@@ -135,6 +138,7 @@ class WorkerProcess(asyncio.Protocol):
             _Pipe(loop, self._spawned.stdout, "stdout", self._printed),
             _Pipe(loop, self._spawned.stderr, "stderr", self._printed),
         ]
+        self._requests, _ = await loop.connect_accepted_socket(lambda: _Requests(self._end), self._spawned.requests)
         await loop.connect_accepted_socket(lambda: self, self._spawned.link)
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -292,10 +296,11 @@ class WorkerProcess(asyncio.Protocol):
             self._send(CallResult(call.call, error=failure))
 
     def _send(self, message: ToWorker, blob: bytes = b"") -> None:
-        if self._transport is not None and not self.ended:
+        transport = self._requests if isinstance(message, Request) else self._transport
+        if transport is not None and not self.ended:
             frame = encode(message, blob)
             self._turns.sending(message)
-            self._transport.write(frame)
+            transport.write(frame)
 
     def _printed(self, name: str, text: str) -> None:
         if name == "stderr":
@@ -317,10 +322,11 @@ class WorkerProcess(asyncio.Protocol):
         for pipe in self._pipes:
             pipe.drain()
             pipe.close()
-        if self._transport is not None:
-            self._transport.abort()
-        else:
-            self._spawned.link.close()
+        for transport, link in ((self._transport, self._spawned.link), (self._requests, self._spawned.requests)):
+            if transport is not None:
+                transport.abort()
+            else:
+                link.close()
         self._why = self._why or how
         self._spawned.clean_up()
         died = WorkerDied(self.obituary())
@@ -333,6 +339,22 @@ class WorkerProcess(asyncio.Protocol):
         for task in self._calls:
             task.cancel()
         self._handlers.ended(self)
+
+
+class _Requests(asyncio.Protocol):
+    """The way of requests to the worker. Nothing is read from it: what a worker has to say, it says on its link, which
+    also tells of its end. `broken`: called when a request could not be sent."""
+
+    def __init__(self, broken: Callable[[], None]) -> None:
+        self._broken = broken
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._broken()
 
 
 class _Pipe:

@@ -1,4 +1,4 @@
-"""Starting a worker: its scratch directory, its environment, its two ends of the link."""
+"""Starting a worker: its scratch directory, its environment, its ends of the links."""
 
 from __future__ import annotations
 
@@ -38,22 +38,25 @@ class WorkerSpawner:
         )  # fmt: skip
         wrapped = prefers_bwrap(profile)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        requests, requests_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         quick, quick_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out, out_child = os.pipe()
         err, err_child = os.pipe()
         try:
             child = launch(
                 interpreter_argv(
-                    "capkernel.worker.main", "--fd", str(theirs.fileno()), "--quick-fd", str(quick_child.fileno()),
+                    "capkernel.worker.main", "--fd", str(theirs.fileno()),
+                    "--request-fd", str(requests_child.fileno()), "--quick-fd", str(quick_child.fileno()),
                     "--profile", profile.to_json(), "--inside", "bwrap" if wrapped else "plain",
                     *(["--active-outputs"] if self.active_outputs else []),
                 ),
-                profile=profile, pass_fds=(theirs.fileno(), quick_child.fileno()),
+                profile=profile, pass_fds=(theirs.fileno(), requests_child.fileno(), quick_child.fileno()),
                 env=environment(scratch, matplotlib), cwd=str(scratch),
                 stdout=out_child, stderr=err_child, use_bwrap=wrapped,
             )  # fmt: skip
         except BaseException:
             ours.close()
+            requests.close()
             quick.close()
             os.close(out)
             os.close(err)
@@ -61,11 +64,12 @@ class WorkerSpawner:
             raise
         finally:
             theirs.close()
+            requests_child.close()
             quick_child.close()
             os.close(out_child)
             os.close(err_child)
         return Spawned(
-            child, ours, quick, out, err, verify=lambda: verify(child.pid),
+            child, ours, requests, quick, out, err, verify=lambda: verify(child.pid),
             clean_up=lambda: runtime_dir.remove(str(scratch)),
         )  # fmt: skip
 

@@ -13,45 +13,38 @@ All methods belong to the event loop's thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from capkernel.vault.control import ControlLink
-from capkernel.vault.launch import ChildProcess, Spawn, last_words
+from capkernel.vault.launch import Spawn
 from capkernel.vault.lineage import Lineage
+from capkernel.vault.processes import VaultFailed, VaultProcesses
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.shown import MAX_TYPED
-from capkernel.wire.states import KeeperLink
 from capkernel.wire.values import handles, is_text
 from capkernel.wire.vault import (
-    Begin,
+    Answer,
     Count,
     Describe,
     Described,
     Expect,
     Expected,
     Fill,
-    FromKeeper,
     FunctionBundle,
     GivenOut,
     GiveOut,
-    KeeperReady,
+    KeeperMessage,
     Kept,
     Limits,
     Map,
     Mirror,
     Mirrored,
-    NewRunner,
     Put,
     Release,
     ReleaseShown,
     Reveal,
     Revealed,
-    RunnerLost,
-    RunnerReady,
-    SecureFile,
     Settle,
     Settled,
     ShowRelease,
@@ -64,16 +57,8 @@ from capkernel.wire.vault import (
     keeps_format,
 )
 
-_START_SECONDS = 60.0
-_WATCH_SECONDS = 15.0  # between two questions whether the keeper is alive
-_PATIENCE_SECONDS = 45.0  # for its answer: it may be busy with a slow disk, but not for ever
 _MAX_HANDLE = 64
-# Seconds before each further try of a runner. What starves a start (memory, processes) often passes, and the values are
-# the keeper's. A vault that never had one tries no longer than the quick ones: it cannot work here.
-_RUNNER_PAUSES = (0.0, 0.0, 2.0, 5.0, 10.0, 20.0)
-_QUICK_TRIES = 2
-
-R = TypeVar("R", Written, Mirrored, Described, Revealed, ReleaseShown, GivenOut, Expected, Kept, Status, Settled)
+A = TypeVar("A", bound=Answer)
 
 
 class DuplicateHandle(RemoteProtocolError):
@@ -82,10 +67,6 @@ class DuplicateHandle(RemoteProtocolError):
 
 class VaultQuota(RuntimeError):
     """The session has made as many posts, or as many bytes of them, as it may."""
-
-
-class VaultFailed(RuntimeError):
-    """The vault cannot be started."""
 
 
 @dataclass(frozen=True)
@@ -120,73 +101,45 @@ class VaultClient:
         on_lost: Callable[[str], None] | None = None,
         secure_output: int | None = None,
     ) -> None:
-        self._spawn_keeper = spawn_keeper
-        self._spawn_runner = spawn_runner
-        self._limits = limits or Limits()
+        self._processes = VaultProcesses(
+            spawn_keeper, spawn_runner, limits or Limits(), secure_output,
+            answered=lambda answer: self._resolve(answer.ticket, answer), probe=self._probe, ended=self._give_up,
+            on_lost=on_lost,
+        )  # fmt: skip
         self._posts_left = max_posts
         self._bytes_left = max_post_bytes
-        self._on_lost = on_lost
         self._secure_output = secure_output
         self._lineage = Lineage()
-        self._link: ControlLink | None = None
-        self._keeper: ChildProcess | None = None
-        self._runner: ChildProcess | None = None
-        self._turns = KeeperLink()
-        self._watch: asyncio.Task[None] | None = None
-        self._runner_since: float | None = None  # a runner is awaited since, in seconds of the loop
-        self._generation = 0
-        self._attempts = 0
-        self._keeper_ready: asyncio.Future[str] | None = None
-        self._runner_ready: asyncio.Future[str] | None = None
-        self.life = 0  # counts the vaults that were started
         self._tickets = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.reports: dict[str, str] = {}  # "keeper", "runner": sandbox.Report as JSON
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
         """Start keeper and runner and wait until both are locked down. Raises VaultFailed."""
-        if self._link is not None:
-            raise VaultFailed("the vault is running already")
-        loop = asyncio.get_running_loop()
-        self._keeper_ready = loop.create_future()
-        self._runner_ready = loop.create_future()
-        self._attempts = 0
-        try:
-            link, theirs = ControlLink.pair(self._received, self._broken)
-            self._link, self._turns, self._generation = link, KeeperLink(), 0
-            self.life += 1
-            try:
-                self._keeper = await asyncio.to_thread(self._spawn_keeper, theirs.fileno())
-            finally:
-                theirs.close()
-            self._send(Begin(self._limits))
-            if self._secure_output is not None:
-                self._send(SecureFile(), descriptor=self._secure_output)
-            self.reports["keeper"] = await asyncio.wait_for(self._keeper_ready, _START_SECONDS)
-            await self._new_runner()
-            await asyncio.wait_for(self._runner_ready, _START_SECONDS)
-            self._watch = loop.create_task(self._watched(link))
-        except Exception as problem:
-            await self._stop()
-            detail = str(problem) or type(problem).__name__
-            raise VaultFailed(
-                f"the vault cannot be started ({detail}); run `capkernel doctor` to see what this machine lacks"
-            ) from None
+        await self._processes.start()
 
     async def close(self) -> None:
         """End both processes; every value is gone, outcomes still awaited become `lost`, later posts are ignored."""
-        await self._stop()
+        await self._processes.stop()
+
+    @property
+    def life(self) -> int:
+        """Counts the vaults that were started."""
+        return self._processes.life
+
+    @property
+    def reports(self) -> dict[str, str]:
+        """Of "keeper" and "runner": sandbox.Report as JSON."""
+        return self._processes.reports
 
     @property
     def keeper_pid(self) -> int | None:
-        return self._keeper.pid if self._keeper is not None else None
+        return self._processes.keeper_pid
 
     @property
     def runner_pid(self) -> int | None:
-        return self._runner.pid if self._runner is not None else None
+        return self._processes.runner_pid
 
     # ── posts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -338,11 +291,9 @@ class VaultClient:
         self._posts_left -= 1
         self._bytes_left -= size
 
-    def _send(self, message: Any, blob: bytes = b"", *, descriptor: int | None = None) -> None:
-        if self._link is not None:  # else: lost; the handle designates nothing, as it will for the next vault
-            self._turns.sending(message)
-            self._link.send(message, blob, descriptor)
-        elif isinstance(message, Write):
+    def _send(self, message: KeeperMessage, blob: bytes = b"", *, descriptor: int | None = None) -> None:
+        # Else lost; the handle designates nothing, as it will for the next vault.
+        if not self._processes.send(message, blob, descriptor=descriptor) and isinstance(message, Write):
             self._resolve(message.ticket, None)
 
     def _ask(self) -> tuple[int, asyncio.Future[Any]]:
@@ -351,8 +302,8 @@ class VaultClient:
         self._waiting[self._tickets] = answer
         return self._tickets, answer
 
-    async def _answer(self, question: Callable[[int], Any], kind: type[R]) -> R:
-        if self._link is None:
+    async def _answer(self, question: Callable[[int], KeeperMessage], kind: type[A]) -> A:
+        if not self._processes.running:
             raise VaultFailed("the vault is not running")
         ticket, answer = self._ask()
         self._send(question(ticket))
@@ -361,133 +312,16 @@ class VaultClient:
             raise VaultFailed("the vault died before it answered")
         return found
 
-    def _resolve(self, ticket: int, message: FromKeeper | None) -> None:
+    def _resolve(self, ticket: int, message: Answer | None) -> None:
         answer = self._waiting.pop(ticket, None)
         if answer is not None and not answer.done():
             answer.set_result(message)
 
-    def _received(self, message: FromKeeper) -> None:
-        self._turns.received(message)
-        match message:
-            case KeeperReady():
-                if self._keeper_ready is not None and not self._keeper_ready.done():
-                    self._keeper_ready.set_result(message.report)
-            case RunnerReady():
-                self._attempts = 0
-                self._runner_since = None
-                self.reports["runner"] = message.report
-                if self._runner_ready is not None and not self._runner_ready.done():
-                    self._runner_ready.set_result(message.report)
-            case RunnerLost():
-                if message.generation == self._generation:
-                    self._background(self._replace_runner())
-            case _:
-                self._resolve(message.ticket, message)
+    def _probe(self) -> asyncio.Future[Any]:
+        ticket, answer = self._ask()
+        self._send(Describe(ticket, "0"))  # no such handle: the answer costs nothing
+        return answer
 
-    async def _new_runner(self) -> None:
-        link = self._link
-        if link is None:
-            return
-        ours, theirs = link.runner_pair()
-        try:
-            self._generation += 1
-            self._runner_since = asyncio.get_running_loop().time()
-            runner = await asyncio.to_thread(self._spawn_runner, theirs.fileno())
-            if self._link is not link:  # closed meanwhile
-                await asyncio.to_thread(_end, runner)
-                return
-            self._runner = runner
-            self._send(NewRunner(self._generation), descriptor=ours.fileno())
-        finally:
-            ours.close()
-            theirs.close()
-
-    async def _watched(self, link: ControlLink) -> None:
-        """Ask the keeper now and then whether it is there: one that is stuck closes no link. Also ends the wait for a
-        runner that does not get ready."""
-        loop = asyncio.get_running_loop()
-        while self._link is link:
-            await asyncio.sleep(_WATCH_SECONDS)
-            if self._link is not link:
-                return
-            if self._runner_since is not None and loop.time() - self._runner_since > _START_SECONDS:
-                self._runner_since = None
-                self._background(self._replace_runner())
-            ticket, answer = self._ask()
-            self._send(Describe(ticket, "0"))  # no such handle: the answer costs nothing
-            done, _ = await asyncio.wait({answer}, timeout=_PATIENCE_SECONDS)
-            if not done and self._link is link:
-                self._broken(f"the keeper did not answer for {_PATIENCE_SECONDS:g} seconds")
-
-    async def _replace_runner(self) -> None:
-        old, self._runner = self._runner, None
-        words = last_words(old)
-        if old is not None:
-            await asyncio.to_thread(_end, old)
-        problem = f"ends before it is ready. {words}".strip()
-        had_one = self._runner_ready is not None and self._runner_ready.done()
-        while self._attempts < (len(_RUNNER_PAUSES) if had_one else _QUICK_TRIES):
-            self._attempts += 1
-            await asyncio.sleep(_RUNNER_PAUSES[self._attempts - 1])
-            try:
-                await self._new_runner()
-                return
-            except Exception as failure:
-                problem = f"cannot be started: {failure}"
-        self._broken(f"the runner {problem}")
-
-    def _broken(self, why: str) -> None:
-        """The keeper is gone or cannot go on: say so once, clean up."""
-        link, self._link = self._link, None
-        if link is None:
-            return
-        link.close()
-        starting = False
-        why = f"{why}. {last_words(self._keeper)}".removesuffix(". ")
-        for ready in (self._keeper_ready, self._runner_ready):
-            if ready is not None and not ready.done():
-                ready.set_exception(VaultFailed(why))
-                ready.exception()  # seen: `start` may be waiting for the other one
-                starting = True
-        self._release()
-        self._background(_end_all(self._given_up()))
-        if self._on_lost is not None and not starting:
-            self._on_lost(f"the vault ended and every Classified value of this session is lost ({why})")
-
-    def _release(self) -> None:
+    def _give_up(self) -> None:
         for ticket in list(self._waiting):
             self._resolve(ticket, None)
-
-    async def _stop(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-        self._release()
-        if self._watch is not None:
-            self._watch.cancel()
-        await _end_all(self._given_up())
-        current = asyncio.current_task()
-        for task in [task for task in self._tasks if task is not current]:
-            with contextlib.suppress(Exception):
-                await task
-
-    def _given_up(self) -> list[ChildProcess]:
-        """The processes, which this client no longer has: the next start must not lose its own to a late clean-up."""
-        processes = [process for process in (self._keeper, self._runner) if process is not None]
-        self._keeper = self._runner = None
-        return processes
-
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _end_all(processes: list[ChildProcess]) -> None:
-    for process in processes:
-        await asyncio.to_thread(_end, process)
-
-
-def _end(process: ChildProcess) -> None:
-    with contextlib.suppress(OSError):
-        process.terminate_hard()

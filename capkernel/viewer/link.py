@@ -26,6 +26,7 @@ from capkernel.wire.view import (
     SOCKET_NAME,
     VERSION,
     About,
+    Answer,
     AskAbout,
     AskAudit,
     AskAuthority,
@@ -50,6 +51,7 @@ from capkernel.wire.view import (
     Page,
     Questions,
     Refused,
+    Request,
     SealedRelease,
     SealedValue,
     ToViewer,
@@ -68,24 +70,8 @@ _NO_QUESTION = "no such question"
 _TOO_LONG = "search for at most 200 characters"
 _NO_VALUE = "no such value, or no X25519 public key"
 
-T = TypeVar("T", bound=msgspec.Struct)
-_Asked = (
-    ListValues
-    | AskLineage
-    | AskValue
-    | AskAudit
-    | AskAuthority
-    | ListQuestions
-    | Decide
-    | AskReleased
-    | GiveSecret
-    | ForgetDenied
-    | AskWaiting
-    | AskPage
-    | AskAbout
-    | AskForPage
-)
-A = TypeVar("A", bound=msgspec.Struct)
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A", bound=Answer)
 
 
 class LinkRefused(Exception):
@@ -218,10 +204,10 @@ class Link:
             raise LinkRefused(_why(welcome) or "the session gave no welcome")
         return welcome
 
-    def _ask(self, question: _Asked, kind: type[T]) -> T:
+    def _ask(self, question: Request, kind: type[A]) -> A:
         self._socket.sendall(encode(question))
         answer = self._received()
-        if not isinstance(answer, kind) or getattr(answer, "request", None) != question.request:
+        if not isinstance(answer, kind) or answer.request != question.request:
             name = answer.name if isinstance(answer, Refused) else ""
             raise LinkRefused(_why(answer) or "the session gave another answer than the one to this question", name)
         return answer
@@ -277,7 +263,7 @@ def _why(message: ToViewer) -> str:
     return message.reason if isinstance(message, Refused) else ""
 
 
-def _sound(question: A, why: str, name: str = "") -> A:
+def _sound(question: Q, why: str, name: str = "") -> Q:
     """The message, when the other end would take it: what is wrong with it would end the link."""
     try:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(question), type=type(question))

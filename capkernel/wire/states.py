@@ -16,6 +16,7 @@ import msgspec
 
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.vault import (
+    Answer,
     Begin,
     Count,
     Describe,
@@ -33,6 +34,7 @@ from capkernel.wire.vault import (
     Mirrored,
     NewRunner,
     ReleaseShown,
+    Request,
     Reveal,
     Revealed,
     RunnerLost,
@@ -64,7 +66,7 @@ from capkernel.wire.worker import (
 
 _REQUESTS: Final = (Execute, Complete, Inspect, Evaluate, Comm)
 _RUNS_CODE: Final = (Execute, Evaluate, Comm)
-_ANSWERS: Final[dict[type, type]] = {
+_ANSWERS: Final[dict[type[Request], type[Answer]]] = {
     Write: Written,
     Mirror: Mirrored,
     Describe: Described,
@@ -142,7 +144,7 @@ class KeeperLink:
         self._begun = self._ready = self._secure = False
         self._generation = 0
         self._runner_ready = 0  # the last generation that said so
-        self._tickets: dict[int, type] = {}
+        self._tickets: dict[int, type[Answer]] = {}
 
     def sending(self, message: ToKeeper) -> None:
         if isinstance(message, Begin) == self._begun:
@@ -156,9 +158,7 @@ class KeeperLink:
             raise LocalProtocolError("the secure output was handed over before")
         elif isinstance(message, SecureFile):
             self._secure = True
-        elif isinstance(
-            message, Write | Mirror | Describe | Reveal | ShowRelease | GiveOut | Expect | Typed | Count | Settle
-        ):
+        elif isinstance(message, Request):
             if isinstance(message, Mirror) and not self._secure:
                 raise LocalProtocolError("Mirror without a secure output")
             if message.ticket in self._tickets:

@@ -128,10 +128,15 @@ class Release(msgspec.Struct, tag="release", frozen=True):
     shown: tuple[bool, ...]
 
 
-class Write(msgspec.Struct, tag="write", frozen=True):
-    """With a descriptor of a regular file open for writing: put the value there once known. Answered by Written."""
+class Request(msgspec.Struct, frozen=True):
+    """What is answered, once. `ticket`: its number, which the answer bears."""
 
     ticket: int
+
+
+class Write(Request, tag="write", frozen=True):
+    """With a descriptor of a regular file open for writing: put the value there once known. Answered by Written."""
+
     handle: str
     limit_bytes: int
 
@@ -140,80 +145,69 @@ class SecureFile(msgspec.Struct, tag="secure_file", frozen=True):
     """With a descriptor: the person's secure output, open for appending. The keeper keeps it; comes once."""
 
 
-class Mirror(msgspec.Struct, tag="mirror", frozen=True):
+class Mirror(Request, tag="mirror", frozen=True):
     """Append the value as the person may see it to the secure output, below `header`, when everything posted before is
     done. Answered by Mirrored."""
 
-    ticket: int
     handle: str
     header: str
 
 
-class Describe(msgspec.Struct, tag="describe", frozen=True):
+class Describe(Request, tag="describe", frozen=True):
     """What the person's viewer may show of a handle beside the value. Answered by Described."""
 
-    ticket: int
     handle: str
 
 
-class Reveal(msgspec.Struct, tag="reveal", frozen=True):
+class Reveal(Request, tag="reveal", frozen=True):
     """The value as the person may see it (`wire.shown`), sealed to this X25519 public key. Answered by Revealed."""
 
-    ticket: int
     handle: str
     key: bytes
 
 
-class ShowRelease(msgspec.Struct, tag="show_release", frozen=True):
+class ShowRelease(Request, tag="show_release", frozen=True):
     """The exact value, were it released (`wire.shown.Release`), sealed to this X25519 public key. Answered by
     ReleaseShown."""
 
-    ticket: int
     handle: str
     key: bytes
 
 
-class GiveOut(msgspec.Struct, tag="give_out", frozen=True):
+class GiveOut(Request, tag="give_out", frozen=True):
     """Release the value to the kernel, for a person who has seen it: `seen` stands in the rendering. Answered by
     GivenOut."""
 
-    ticket: int
     handle: str
     seen: str
 
 
-class Expect(msgspec.Struct, tag="expect", frozen=True):
+class Expect(Request, tag="expect", frozen=True):
     """A person is asked to type what `handle` will be. Answered by Expected."""
 
-    ticket: int
     handle: str
     origin: str
     label: str = ""
 
 
-class Typed(msgspec.Struct, tag="typed", frozen=True):
+class Typed(Request, tag="typed", frozen=True):
     """What the person typed, sealed to the key of Expected: hold it under the handle, as str. Answered by Kept."""
 
-    ticket: int
     handle: str
     sealed: bytes
 
 
-class Count(msgspec.Struct, tag="count", frozen=True):
+class Count(Request, tag="count", frozen=True):
     """Answered at once by Status."""
 
-    ticket: int
 
-
-class Settle(msgspec.Struct, tag="settle", frozen=True):
+class Settle(Request, tag="settle", frozen=True):
     """Answered by Settled when everything posted before is done."""
 
-    ticket: int
 
-
-ToKeeper = (
+# What the keeper's state acts on; runners are adopted by its loop.
+KeeperMessage = (
     Begin
-    | NewRunner
     | Put
     | Fill
     | Map
@@ -232,6 +226,7 @@ ToKeeper = (
     | Count
     | Settle
 )
+ToKeeper = NewRunner | KeeperMessage
 
 # ── keeper → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,30 +250,33 @@ class RunnerLost(msgspec.Struct, tag="runner_lost", frozen=True):
     generation: int
 
 
-class Written(msgspec.Struct, tag="written", frozen=True):
+class Answer(msgspec.Struct, frozen=True):
+    """What answers the request of that number."""
+
+    ticket: int
+
+
+class Written(Answer, tag="written", frozen=True):
     """Outcome of a Write. For the kernel and the person; never for the worker.
 
     written: `size` bytes went out · poison · not_text: neither str (without lone surrogates) nor bytes · too_large:
     more than the limit, nothing was written · failed: the system refused (`errno`), part may have been written.
     """
 
-    ticket: int
     outcome: Literal["written", "poison", "not_text", "too_large", "failed"]
     size: int = 0
     errno: int = 0
 
 
-class Mirrored(msgspec.Struct, tag="mirrored", frozen=True):
+class Mirrored(Answer, tag="mirrored", frozen=True):
     """Whether the secure output took an entry; `errno` 0 when it did. The same for a value and for poison."""
 
-    ticket: int
     errno: int = 0
 
 
-class Described(msgspec.Struct, tag="described", frozen=True):
+class Described(Answer, tag="described", frozen=True):
     """State, type, lineage and, for poison, the reason. For the person's viewer only: it depends on the value."""
 
-    ticket: int
     state: Literal["unknown", "pending", "value", "poison"]
     type_name: str = ""
     size: int = 0
@@ -290,45 +288,39 @@ class Described(msgspec.Struct, tag="described", frozen=True):
     format_kept: bool = False  # every step from its one origin, a text, left that text whole
 
 
-class Revealed(msgspec.Struct, tag="revealed", frozen=True):
+class Revealed(Answer, tag="revealed", frozen=True):
     """A sealed rendering, of a value, of poison or of a value that is not there alike; empty only for a bad key."""
 
-    ticket: int
     sealed: bytes
 
 
-class ReleaseShown(msgspec.Struct, tag="release_shown", frozen=True):
+class ReleaseShown(Answer, tag="release_shown", frozen=True):
     """A sealed `Release`, also when there is nothing to release; empty only for a bad key."""
 
-    ticket: int
     sealed: bytes
 
 
-class GivenOut(msgspec.Struct, tag="given_out", frozen=True):
+class GivenOut(Answer, tag="given_out", frozen=True):
     """The encoded value (at most MAX_RELEASED bytes), or nothing when `seen` did not stand in a rendering of it."""
 
-    ticket: int
     value: bytes = b""
 
 
-class Expected(msgspec.Struct, tag="expected", frozen=True):
+class Expected(Answer, tag="expected", frozen=True):
     """The X25519 public key to seal to; empty when the handle is taken."""
 
-    ticket: int
     key: bytes
 
 
-class Kept(msgspec.Struct, tag="kept", frozen=True):
+class Kept(Answer, tag="kept", frozen=True):
     """Whether it could be opened and is held now."""
 
-    ticket: int
     kept: bool
 
 
-class Status(msgspec.Struct, tag="status", frozen=True):
+class Status(Answer, tag="status", frozen=True):
     """Counts and types, no values. For tests and the person's viewer only."""
 
-    ticket: int
     values: int
     poisoned: int
     pending: int
@@ -338,8 +330,8 @@ class Status(msgspec.Struct, tag="status", frozen=True):
     runner_generation: int
 
 
-class Settled(msgspec.Struct, tag="settled", frozen=True):
-    ticket: int
+class Settled(Answer, tag="settled", frozen=True):
+    """Everything posted before the request is done."""
 
 
 FromKeeper = (

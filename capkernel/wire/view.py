@@ -42,6 +42,7 @@ MAX_BODY_TO_VIEWER = MAX_BODY  # a list of 500 values with every text at its bou
 HandleText = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 QuestionText = HandleText  # drawn by the kernel, 128 bits
 Count = Annotated[int, msgspec.Meta(ge=1, le=500)]
+PublicKey = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]  # X25519, of the viewer
 Words = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -60,105 +61,94 @@ class Open(msgspec.Struct, tag="open", frozen=True):
     viewer: Annotated[str, msgspec.Meta(pattern="^[a-z]{1,20}$")]
 
 
-class ListValues(msgspec.Struct, tag="list", frozen=True):
-    """words: only values in whose names, types, origins, labels or functions each of them stands."""
+class Request(msgspec.Struct, frozen=True):
+    """Every message of a viewer but the first. `request`: its number, which the answer bears."""
 
     request: int
+
+
+class ListValues(Request, tag="list", frozen=True):
+    """words: only values in whose names, types, origins, labels or functions each of them stands."""
+
     count: Count = 500
     words: Words = ""
 
 
-class AskLineage(msgspec.Struct, tag="ask_lineage", frozen=True):
+class AskLineage(Request, tag="ask_lineage", frozen=True):
     """What one value was made from, and what was made from it. Answered by Lineage."""
 
-    request: int
     handle: HandleText
 
 
-class AskValue(msgspec.Struct, tag="ask", frozen=True):
+class AskValue(Request, tag="ask", frozen=True):
     """Reveal one value, sealed to `key` (an X25519 public key)."""
 
-    request: int
     handle: HandleText
-    key: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+    key: PublicKey
 
 
-class AskAudit(msgspec.Struct, tag="ask_audit", frozen=True):
+class AskAudit(Request, tag="ask_audit", frozen=True):
     """The newest lines; who: of the person only; words: only lines in which each of them stands."""
 
-    request: int
     count: Count = 50
     who: Literal["", "person"] = ""
     words: Words = ""
 
 
-class AskAuthority(msgspec.Struct, tag="ask_authority", frozen=True):
-    request: int
+class AskAuthority(Request, tag="ask_authority", frozen=True):
+    """What the running cell may do. Answered by Authority."""
 
 
-class ListQuestions(msgspec.Struct, tag="list_questions", frozen=True):
+class ListQuestions(Request, tag="list_questions", frozen=True):
     """Answered by Questions."""
 
-    request: int
 
-
-class Decide(msgspec.Struct, tag="decide", frozen=True):
+class Decide(Request, tag="decide", frozen=True):
     """The person's decision about the open question. `seen`: of the opened release, only for allowing one. Answered by
     Decided, or Refused when the question is decided, expired or not the open one."""
 
-    request: int
     question: QuestionText
     allow: bool
     seen: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
-class AskReleased(msgspec.Struct, tag="ask_released", frozen=True):
+class AskReleased(Request, tag="ask_released", frozen=True):
     """The exact value that would be released, sealed to `key` (an X25519 public key). Answered by SealedRelease."""
 
-    request: int
     question: QuestionText
-    key: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+    key: PublicKey
 
 
-class GiveSecret(msgspec.Struct, tag="give_secret", frozen=True):
+class GiveSecret(Request, tag="give_secret", frozen=True):
     """The secret that the person typed, sealed to the question's key. Answered by Decided."""
 
-    request: int
     question: QuestionText
     sealed: Annotated[bytes, msgspec.Meta(max_length=MAX_TYPED + 64)]
 
 
-class ForgetDenied(msgspec.Struct, tag="forget_denied", frozen=True):
+class ForgetDenied(Request, tag="forget_denied", frozen=True):
     """Ask again where the person denied before. Answered by Forgotten."""
 
-    request: int
 
-
-class AskWaiting(msgspec.Struct, tag="ask_waiting", frozen=True):
+class AskWaiting(Request, tag="ask_waiting", frozen=True):
     """How many questions wait for the person. Answered by WaitingCount."""
 
-    request: int
 
-
-class AskPage(msgspec.Struct, tag="ask_page", frozen=True):
+class AskPage(Request, tag="ask_page", frozen=True):
     """From a card: may values be shown in the page, and how?"""
 
-    request: int
 
-
-class AskAbout(msgspec.Struct, tag="ask_about", frozen=True):
+class AskAbout(Request, tag="ask_about", frozen=True):
     """From a card: what is known of one value."""
 
-    request: int
     handle: HandleText
 
 
-class AskForPage(msgspec.Struct, tag="ask_for_page", frozen=True):
+class AskForPage(Request, tag="ask_for_page", frozen=True):
     """From a card: reveal one value, as AskValue. paired: whether the person proved that the page is theirs."""
 
-    request: int
     handle: HandleText
-    key: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+    key: PublicKey
     paired: bool
 
 
@@ -206,6 +196,12 @@ class Refused(msgspec.Struct, tag="refused", frozen=True):
     name: Literal["", "no-such-value", "reveal-off", "pairing-needed"] = ""
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """What answers the request of that number, when it is not refused."""
+
+    request: int
+
+
 class ValueLine(msgspec.Struct, frozen=True):
     """What is known of a classified value from the posts alone (`broker.ledger`).
 
@@ -225,11 +221,10 @@ class ValueLine(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Values(msgspec.Struct, tag="values", frozen=True):
+class Values(Answer, tag="values", frozen=True):
     """The newest first. `total`: how many the session keeps track of. `made`: how many it has made so far, which tells
     whether there is anything new."""
 
-    request: int
     values: tuple[ValueLine, ...]
     total: int
     made: int = 0
@@ -251,38 +246,34 @@ class Step(msgspec.Struct, frozen=True):
     functions: tuple[UsedFunction, ...] = ()
 
 
-class Lineage(msgspec.Struct, tag="lineage", frozen=True):
+class Lineage(Answer, tag="lineage", frozen=True):
     """steps: the value, then all it was made from, the nearest first. children: made from it directly, the newest
     first. cut: whether some are left out."""
 
-    request: int
     steps: tuple[Step, ...]
     children: tuple[ValueLine, ...]
     cut: bool = False
 
 
-class SealedValue(msgspec.Struct, tag="sealed", frozen=True):
+class SealedValue(Answer, tag="sealed", frozen=True):
     """See `wire.shown`."""
 
-    request: int
     handle: str
     sealed: bytes
 
 
-class AuditLines(msgspec.Struct, tag="audit", frozen=True):
+class AuditLines(Answer, tag="audit", frozen=True):
     """JSON lines, oldest first."""
 
-    request: int
     lines: tuple[str, ...]
 
 
-class Authority(msgspec.Struct, tag="authority", frozen=True):
+class Authority(Answer, tag="authority", frozen=True):
     """What the running cell may ask for, and how many handles it holds at this moment. cell: None when none runs.
 
     line: the same in one line (`wire.authority`). held: what is open now, in words.
     """
 
-    request: int
     cell: int | None
     may: tuple[str, ...] = ()
     handles: int = 0
@@ -312,51 +303,44 @@ class Question(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
-class Questions(msgspec.Struct, tag="questions", frozen=True):
+class Questions(Answer, tag="questions", frozen=True):
     """The oldest first: the open one. denied: what is denied without asking until the person says otherwise."""
 
-    request: int
     questions: tuple[Question, ...]
     denied: tuple[str, ...] = ()
 
 
-class Decided(msgspec.Struct, tag="decided", frozen=True):
-    request: int
+class Decided(Answer, tag="decided", frozen=True):
     question: str
     allowed: bool
 
 
-class SealedRelease(msgspec.Struct, tag="sealed_release", frozen=True):
+class SealedRelease(Answer, tag="sealed_release", frozen=True):
     """A `wire.shown.Release` as JSON, sealed with `seal_info(release_name(handle))`, handle of the question."""
 
-    request: int
     question: str
     sealed: bytes
 
 
-class WaitingCount(msgspec.Struct, tag="waiting_count", frozen=True):
-    request: int
+class WaitingCount(Answer, tag="waiting_count", frozen=True):
     count: int
 
 
-class Forgotten(msgspec.Struct, tag="forgotten", frozen=True):
-    request: int
+class Forgotten(Answer, tag="forgotten", frozen=True):
     count: int
 
 
-class Page(msgspec.Struct, tag="page", frozen=True):
+class Page(Answer, tag="page", frozen=True):
     """off: why no value of this session is shown in a page, "" when they are. pairing: whether the policy wants the
     person to prove that the page is theirs, for every value."""
 
-    request: int
     off: str
     pairing: bool
 
 
-class About(msgspec.Struct, tag="about", frozen=True):
+class About(Answer, tag="about", frozen=True):
     """value: as in a list. high: whether its origins are among those that need a paired page."""
 
-    request: int
     value: ValueLine
     high: bool
 

@@ -1,5 +1,5 @@
-"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages. Small effects have a
-second one, the quick link (`QUICK_METHODS`).
+"""The link between the kernel (trusted) and the worker (untrusted): one stream, these messages. Requests to the worker
+have a second one (`Request`), small effects a third, the quick link (`QUICK_METHODS`).
 
 `request` is the kernel's number of the Jupyter request a message belongs to. The kernel looks it up and ignores what
 it does not know; a worker's word is never trusted.
@@ -142,7 +142,9 @@ class Shutdown(msgspec.Struct, tag="shutdown", frozen=True):
     pass
 
 
-ToWorker = Execute | Evaluate | Complete | Inspect | Comm | InputReply | CallResult | Shutdown
+Request = Execute | Evaluate | Complete | Inspect | Comm  # on the request link
+Answer = InputReply | CallResult | Shutdown
+ToWorker = Request | Answer
 
 # ── worker → kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """The worker's end of its link: a thread reads, any thread sends, waiting threads are woken by number.
 
 The loop of the main thread is free to run a cell for hours; answers still arrive, because this thread takes them.
+Requests come on a link of their own (`request_link`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
 from itertools import count
 from queue import SimpleQueue
 from typing import Any
@@ -21,26 +21,19 @@ from capkernel.wire.frames import FrameReader, encode
 from capkernel.wire.worker import (
     MAX_BODY_FROM_WORKER,
     QUICK_METHODS,
+    Answer,
     Call,
     CallResult,
-    Comm,
-    Complete,
     Effect,
-    Evaluate,
-    Execute,
     InputReply,
     InputRequest,
-    Inspect,
     Invoke,
     Shutdown,
-    ToWorker,
 )
 from capkernel.worker.interrupts import Interrupts, block_in_this_thread
 from capkernel.worker.quick_link import QuickLink
 
 _CHUNK = 256 * 1024
-
-Request = Execute | Evaluate | Complete | Inspect | Comm
 
 
 class Channel:
@@ -55,9 +48,9 @@ class Channel:
         self._calls: dict[int, SimpleQueue[tuple[CallResult, bytes]]] = {}
         self._inputs: SimpleQueue[InputReply] = SimpleQueue()
 
-    def start(self, on_request: Callable[[Request, bytes], None]) -> None:
-        """Begin to read. `on_request` is called in the reading thread."""
-        threading.Thread(target=self._read, args=(on_request,), name="kernel link", daemon=True).start()
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name="kernel link", daemon=True).start()
 
     def send(self, message: msgspec.Struct, blob: bytes | bytearray | memoryview = b"") -> None:
         """Send one message. Raises LocalProtocolError when it is too big or holds what the wire cannot carry."""
@@ -96,19 +89,19 @@ class Channel:
                 raise EOFError("no answer: the front end gave none")
             return reply.value
 
-    def _read(self, on_request: Callable[[Request, bytes], None]) -> None:
+    def _read(self) -> None:
         block_in_this_thread()
-        reader: FrameReader[ToWorker] = FrameReader(ToWorker)
+        reader: FrameReader[Answer] = FrameReader(Answer)
         try:
             while data := self._link.recv(_CHUNK):
                 reader.feed(data)
                 for message, blob in reader.frames():
-                    self._take(message, blob, on_request)
+                    self._take(message, blob)
         except (OSError, RemoteProtocolError, MemoryError):
             pass
         os._exit(0)  # no kernel, no purpose; and nothing here is worth an orderly end
 
-    def _take(self, message: ToWorker, blob: bytes, on_request: Callable[[Request, bytes], None]) -> None:
+    def _take(self, message: Answer, blob: bytes) -> None:
         match message:
             case CallResult():
                 box = self._calls.get(message.call)
@@ -118,8 +111,6 @@ class Channel:
                 self._inputs.put(message)
             case Shutdown():
                 os._exit(0)
-            case Execute() | Evaluate() | Complete() | Inspect() | Comm():
-                on_request(message, blob)
 
 
 def _value(result: CallResult, content: bytes) -> tuple[Any, bytes]:
@@ -128,4 +119,4 @@ def _value(result: CallResult, content: bytes) -> tuple[Any, bytes]:
     return result.value, content
 
 
-__all__ = ["Channel", "LocalProtocolError", "Request"]
+__all__ = ["Channel", "LocalProtocolError"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -25,6 +25,7 @@ class Interrupts:
         self._shields = 0
         self._late = False
         self._expected = False
+        self._coming: Callable[[], bool] = lambda: False
 
     def install(self) -> socket.socket:
         """Take over SIGINT. The socket returned becomes readable at every signal: a loop that sleeps must watch it."""
@@ -37,13 +38,22 @@ class Interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return readable
 
+    def watch(self, coming: Callable[[], bool]) -> None:
+        """Ask this at an interrupt between cells: whether a cell may be on its way, for which it is then meant."""
+        self._coming = coming
+
     def expect(self) -> None:
-        """A cell has arrived and will run next: an interrupt from now on is meant for it. From any thread."""
+        """A cell has arrived and will run next: an interrupt from now on is meant for it."""
         self._expected = True
+
+    def forget(self) -> None:
+        """What was on its way was no cell."""
+        if not self._expected:
+            self._late = False
 
     def handle(self, _number: int, _frame: FrameType | None) -> None:
         if not self._armed:
-            self._late = self._expected
+            self._late = self._expected or self._coming()
             return
         if self._shields:
             self._late = True

@@ -39,20 +39,24 @@ from capkernel.wire.worker import (
     Inspect,
     Published,
     Ready,
+    Request,
 )
 from capkernel.worker import bars, looking
-from capkernel.worker.channel import Channel, Request
+from capkernel.worker.channel import Channel
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
 from capkernel.worker.membrane import WorkerMembrane
 from capkernel.worker.names import NameLog
 from capkernel.worker.quick_link import QuickLink
+from capkernel.worker.request_link import RequestLink
 from capkernel.worker.session import REQUEST, sendable
 from capkernel.worker.shell import WorkerKernel, make_kernel
 from capkernel.worker.streams import CellStream, Gatherer
 
 
-def run(link: socket.socket, quick: socket.socket, report: str, *, active_outputs: bool) -> None:
+def run(
+    link: socket.socket, requests: socket.socket, quick: socket.socket, report: str, *, active_outputs: bool
+) -> None:
     """Serve requests until the kernel goes; then the process ends."""
     if not active_outputs:
         bars.as_text()
@@ -67,7 +71,9 @@ def run(link: socket.socket, quick: socket.socket, report: str, *, active_output
     channel = Channel(link, interrupts, QuickLink(quick, interrupts))
     worker = Worker(channel, interrupts, loop)
     task = loop.create_task(worker.serve())
-    channel.start(worker.take)
+    coming = RequestLink(requests, interrupts)
+    loop.add_reader(coming.fileno(), coming.read, worker.take)
+    channel.start()
     channel.send(Ready(report))
     while not task.done():
         # An interrupt or an exit in a task that a cell left behind ends the loop's run, not the session.
@@ -82,7 +88,6 @@ class Worker:
     def __init__(self, channel: Channel, interrupts: Interrupts, loop: asyncio.AbstractEventLoop) -> None:
         self._channel = channel
         self._interrupts = interrupts
-        self._loop = loop
         self._requests: asyncio.Queue[tuple[Request, bytes]] = asyncio.Queue()
         self._kernel = _kernel(loop, channel, interrupts)
         namespace: dict[str, Any] = self._kernel.shell.user_ns
@@ -97,10 +102,8 @@ class Worker:
         gatherer.start()
 
     def take(self, request: Request, blob: bytes) -> None:
-        """Called by the reading thread."""
-        if isinstance(request, Execute | Evaluate | Comm):
-            self._interrupts.expect()
-        self._loop.call_soon_threadsafe(self._requests.put_nowait, (request, blob))
+        """Serve it when its turn comes."""
+        self._requests.put_nowait((request, blob))
 
     async def serve(self) -> None:
         while True:

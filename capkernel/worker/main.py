@@ -1,4 +1,4 @@
-"""The untrusted process: lock down first, then be a stock IPython kernel behind two sockets.
+"""The untrusted process: lock down first, then be a stock IPython kernel behind three sockets.
 
 Rule 1: nothing of a third party is imported before `lock_down` has returned.
 Rule 2: this process is not trusted with anything. What it reports is looked up, bounded and filtered by the kernel.
@@ -22,22 +22,27 @@ def main() -> None:
         sys.stderr.write(f"capkernel worker: {problem}\n")
         sys.exit(3)
     sys.argv[:] = ["capkernel"]  # a cell that looks at the arguments learns nothing of this machine
-    quick = socket.socket(fileno=arguments.quick_fd)
-    serve(socket.socket(fileno=arguments.fd), quick, report, active_outputs=arguments.active_outputs)
+    link, requests, quick = (
+        socket.socket(fileno=fd) for fd in (arguments.fd, arguments.request_fd, arguments.quick_fd)
+    )
+    serve(link, requests, quick, report, active_outputs=arguments.active_outputs)
 
 
-def serve(link: socket.socket, quick: socket.socket, report: Report, *, active_outputs: bool = False) -> None:
-    """Be the worker behind these two links until the kernel goes. Never returns."""
+def serve(
+    link: socket.socket, requests: socket.socket, quick: socket.socket, report: Report, *, active_outputs: bool = False
+) -> None:
+    """Be the worker behind these three links until the kernel goes. Never returns."""
     # debugpy would open sockets and threads; absent, ipykernel does without.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     from capkernel.worker.loop import run
 
-    run(link, quick, report.to_json(), active_outputs=active_outputs)
+    run(link, requests, quick, report.to_json(), active_outputs=active_outputs)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="capkernel.worker", allow_abbrev=False)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--request-fd", type=int, required=True)
     parser.add_argument("--quick-fd", type=int, required=True)
     parser.add_argument("--profile", required=True)
     parser.add_argument("--inside", choices=("plain", "bwrap"), default="plain")

@@ -8,14 +8,13 @@ out: not in an output, not in a file, not over a socket, not in a reply.
 from __future__ import annotations
 
 import secrets
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loopback import Listener, listening
 from unchecked import checker_off_kernel
 
 PRINT = """
@@ -93,35 +92,10 @@ def canary(project: Path) -> str:
     return text
 
 
-class Listener:
-    """A server on loopback that keeps all it is sent."""
-
-    def __init__(self) -> None:
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.server.getsockname()[1]
-        self.heard = b""
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                connection, _ = self.server.accept()
-            except OSError:
-                return
-            with connection:
-                connection.settimeout(3)
-                try:
-                    self.heard += connection.recv(65536)
-                    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
-                except OSError:
-                    pass
-
-
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    made = Listener()
-    yield made
-    made.server.close()
+    with listening(3) as made:
+        yield made
 
 
 def written(folder: Path) -> str:

@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import re
+import select
 import socket
 import statistics
 import subprocess
@@ -36,12 +37,13 @@ from capkernel.policy import default_policy
 from capkernel.sandbox import Level, Report
 from capkernel.wire.frames import FrameReader, encode
 from capkernel.wire.plan import Plan, ScopeSite, Span
-from capkernel.wire.worker import Call, CallResult, Complete, Finished, Invoke, OpenScope, Ready
-from capkernel.worker.channel import Channel, Request
+from capkernel.wire.worker import Call, CallResult, Complete, Finished, Invoke, OpenScope, Ready, Request
+from capkernel.worker.channel import Channel
 from capkernel.worker.functions import Functions
 from capkernel.worker.interrupts import Interrupts
 from capkernel.worker.membrane import WorkerMembrane
 from capkernel.worker.quick_link import QuickLink
+from capkernel.worker.request_link import RequestLink
 
 PLAN = Plan(scopes=(ScopeSite("file_system", None, 1, Span(1, 0, 1, 1)),))
 FILES = 10_000
@@ -127,13 +129,14 @@ def sleeps() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
-def read_as_a_worker(link: int, quick: int, bare: int) -> None:
+def read_as_a_worker(link: int, asked: int, quick: int, bare: int) -> None:
     """The other process: on one request it reads, and answers with seconds and sleeps."""
     interrupts = Interrupts()
     channel = Channel(socket.socket(fileno=link), interrupts, QuickLink(socket.socket(fileno=quick), interrupts))
     membrane.install(WorkerMembrane(channel, Functions({}, {})))
     requests: SimpleQueue[Request] = SimpleQueue()
-    channel.start(lambda request, _: requests.put(request))
+    coming = RequestLink(socket.socket(fileno=asked), interrupts)
+    channel.start()
     channel.send(Ready(Report(Level.NONE, 0).to_json()))
     pings = socket.socket(fileno=bare)
 
@@ -142,6 +145,9 @@ def read_as_a_worker(link: int, quick: int, bare: int) -> None:
         pings.recv(2048)
 
     while True:
+        while requests.empty():
+            select.select([coming], [], [])
+            coming.read(lambda request, _: requests.put(request))
         request = requests.get()
         with request_file_system(".") as fs:
             small = fs.access("small")
@@ -160,13 +166,13 @@ def read_as_a_worker(link: int, quick: int, bare: int) -> None:
 
 async def over_the_links(broker: Broker) -> dict[str, float]:
     """The reads of another process. Of this one only the thread of the quick link has anything to do meanwhile."""
-    pairs = [socket.socketpair() for _ in range(3)]
+    pairs = [socket.socketpair() for _ in range(4)]
     theirs = [end.fileno() for _, end in pairs]
     out, err = os.pipe(), os.pipe()
     process = subprocess.Popen([sys.executable, "-P", __file__, *map(str, theirs)], pass_fds=theirs)
     for _, end in pairs:
         end.close()
-    (link, _), (quick, _), (bare, _) = pairs
+    (link, _), (asked, _), (quick, _), (bare, _) = pairs
 
     def echo() -> None:
         while data := bare.recv(2048):
@@ -180,7 +186,7 @@ async def over_the_links(broker: Broker) -> dict[str, float]:
     child = cast("Any", process)
     child.terminate_hard = process.kill
     worker = WorkerProcess(
-        Spawned(child, link, quick, out[0], err[0], verify=list, clean_up=lambda: None), handlers, Level.NONE
+        Spawned(child, link, asked, quick, out[0], err[0], verify=list, clean_up=lambda: None), handlers, Level.NONE
     )
     await worker.start()
     await worker.request(Complete(1, "", 0))  # once to warm up

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -13,6 +10,7 @@ from pathlib import Path
 import pytest
 from asking_session import AskingSession, asking_session
 from playwright.sync_api import BrowserContext, Page, expect
+from viewer_server import page_elsewhere, viewer_server
 
 from capkernel.broker.approvals import Granted
 from capkernel.policy.decision import AskPerson, Denied
@@ -39,12 +37,8 @@ def session(tmp_path: Path) -> Iterator[AskingSession]:
 
 @pytest.fixture
 def server(session: AskingSession) -> Iterator[ViewerServer]:
-    made = ViewerServer(lambda: [session.found])
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.close()
-    thread.join(10)
+    with viewer_server(lambda: [session.found]) as made:
+        yield made
 
 
 @pytest.fixture
@@ -204,20 +198,16 @@ def test_closing_the_tab_allows_nothing(page: Page, session: AskingSession) -> N
 
 def test_nobody_answers_and_it_is_denied(context: BrowserContext, tmp_path: Path) -> None:
     (tmp_path / "quick").mkdir()
-    with asking_session(tmp_path / "quick", seconds=1.0) as session:
-        server = ViewerServer(lambda: [session.found])
-        thread = threading.Thread(target=server.serve)
-        thread.start()
-        try:
-            page = context.new_page()
-            page.goto(server.link())
-            answer = session.ask(WRITE)
-            assert isinstance(answer.result(WAIT), Denied)
-            page.get_by_role("tab", name="Approvals").click()
-            expect(page.locator("#no-question")).to_be_visible(timeout=WAIT * 1000)
-        finally:
-            server.close()
-            thread.join(10)
+    with (
+        asking_session(tmp_path / "quick", seconds=1.0) as session,
+        viewer_server(lambda: [session.found]) as server,
+    ):
+        page = context.new_page()
+        page.goto(server.link())
+        answer = session.ask(WRITE)
+        assert isinstance(answer.result(WAIT), Denied)
+        page.get_by_role("tab", name="Approvals").click()
+        expect(page.locator("#no-question")).to_be_visible(timeout=WAIT * 1000)
 
 
 def release(reason: str = "") -> AskPerson:
@@ -324,33 +314,6 @@ def test_contrast_of_a_question(page: Page, session: AskingSession) -> None:
 # ── from other places ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@contextlib.contextmanager
-def hostile(body: str) -> Iterator[str]:
-    """A page on another port of 127.0.0.1."""
-
-    class Hostile(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            data = body.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{made.server_address[1]}/"
-    finally:
-        made.shutdown()
-        made.server_close()
-        thread.join(10)
-
-
 UNDER = (
     "<!doctype html><button style='position:absolute;inset:0;width:100%' "
     "onclick=\"document.title='pressed'\">Allow</button>"
@@ -363,7 +326,7 @@ def test_clickjacking(context: BrowserContext, server: ViewerServer, protected: 
     frame = (
         f"<iframe src='{server.origin}/' style='opacity:0;position:absolute;inset:0;width:900px;height:600px'></iframe>"
     )
-    with hostile(f"<!doctype html><button>win a prize</button>{frame}") as address:
+    with page_elsewhere(f"<!doctype html><button>win a prize</button>{frame}") as address:
         page = context.new_page()
         dropped = {"content-length", "x-frame-options", "content-security-policy", "cross-origin-resource-policy",
                    "cross-origin-embedder-policy", "cross-origin-opener-policy"}  # fmt: skip
@@ -405,7 +368,7 @@ def test_a_page_elsewhere_cannot_decide(
             return String(answer.status);
         } catch (problem) { return 'blocked ' + problem.name; }
     }"""
-    with hostile("<!doctype html><title>hostile</title>") as address:
+    with page_elsewhere("<!doctype html><title>hostile</title>") as address:
         other = context.new_page()
         other.goto(address)
         sent: list[str] = []

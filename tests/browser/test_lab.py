@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jupyter_server_started import TOKEN, free_port, wait_until_it_answers
+from jupyter_server_started import TOKEN, capkernel_lab
 from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -25,23 +22,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tmp_path = tmp_path_factory.mktemp("lab")
     shutil.copytree(REPOSITORY / "notebooks", tmp_path / "notebooks", ignore=shutil.ignore_patterns("*.executed.*"))
     shutil.copy(tmp_path / "notebooks" / "tour.ipynb", tmp_path / "notebooks" / "again.ipynb")
-    port = free_port()
-    environment = {
-        **os.environ,
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "run"),
-    }
-    server = subprocess.Popen(
-        [sys.executable, "-P", "-m", "capkernel.cli", "lab", "notebooks/tour.ipynb", "--", "--no-browser",
-         f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"],
-        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        wait_until_it_answers(server, port)
+    with capkernel_lab(tmp_path, "notebooks/tour.ipynb") as port:
         yield f"http://127.0.0.1:{port}/lab/workspaces/NAME/tree/NAME.ipynb?token={TOKEN}"
-    finally:
-        server.terminate()
-        server.communicate(timeout=30)
 
 
 @pytest.fixture

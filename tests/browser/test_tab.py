@@ -13,6 +13,7 @@ import pytest
 from asking_session import AskingSession, asking_session
 from PIL import Image
 from playwright.sync_api import BrowserContext, Locator, Page, expect
+from viewer_server import viewer_server
 
 from capkernel.broker.ledger import Origin
 from capkernel.policy.decision import AskPerson
@@ -54,12 +55,8 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[AskingSe
 
 @pytest.fixture
 def server(sessions: list[AskingSession]) -> Iterator[ViewerServer]:
-    made = ViewerServer(lambda: [session.found for session in sessions])
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.close()
-    thread.join(10)
+    with viewer_server(lambda: [session.found for session in sessions]) as made:
+        yield made
 
 
 @pytest.fixture

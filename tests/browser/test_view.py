@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import threading
 import uuid
@@ -14,6 +13,7 @@ import pytest
 from live_kernel import LiveKernel, Ran, live_kernel
 from PIL import Image
 from playwright.sync_api import BrowserContext, Page, Route, expect
+from viewer_server import page_elsewhere, viewer_server
 
 from capkernel.viewer import sessions
 from capkernel.viewer.web import ViewerServer
@@ -84,12 +84,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.fixture
 def server(session: Session) -> Iterator[ViewerServer]:
-    made = ViewerServer()
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.close()
-    thread.join(10)
+    with viewer_server() as made:
+        yield made
 
 
 @pytest.fixture
@@ -304,40 +300,23 @@ def test_a_page_of_another_origin_reads_nothing(
 ) -> None:
     """A hostile page on another port of 127.0.0.1: to a browser the same site, so it has the cookie sent along."""
 
-    class Hostile(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = b"<!doctype html><title>hostile</title>"
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    hostile_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
-    threading.Thread(target=hostile_server.serve_forever, daemon=True).start()
-    try:
-        (running,) = sessions.running("test")
-        hostile = context.new_page()
-        hostile.goto(f"http://127.0.0.1:{hostile_server.server_address[1]}/")
+    (running,) = sessions.running("test")
+    hostile = context.new_page()
+    with page_elsewhere("<!doctype html><title>hostile</title>") as address:
+        hostile.goto(address)
         sent: list[str] = []
         hostile.on("request", lambda request: sent.append(request.url))
         said = hostile.evaluate(
             ATTEMPTS,
             [server.origin, running.name],
         )
-        assert any("/api/state" in url for url in sent), "the attempts must have been made"
-        assert session.canary not in json.dumps(said)
-        assert said["fetch"].startswith("blocked")
-        assert said["no-cors"] == "opaque" or said["no-cors"].startswith("blocked")
-        assert "blocked" in said["popup"] or said["popup"] == ""
-        assert said["script"] == "blocked script"
-        assert "secrets/a.txt" not in json.dumps(said)
-    finally:
-        hostile_server.shutdown()
-        hostile_server.server_close()
+    assert any("/api/state" in url for url in sent), "the attempts must have been made"
+    assert session.canary not in json.dumps(said)
+    assert said["fetch"].startswith("blocked")
+    assert said["no-cors"] == "opaque" or said["no-cors"].startswith("blocked")
+    assert "blocked" in said["popup"] or said["popup"] == ""
+    assert said["script"] == "blocked script"
+    assert "secrets/a.txt" not in json.dumps(said)
 
 
 def test_dark_and_light_have_enough_contrast(page: Page) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
-from jupyter_server_started import FLAGS, TOKEN, free_port, wait_until_it_answers
-from playwright.sync_api import Page, expect, sync_playwright
+from jupyter_server_started import TOKEN, capkernel_lab
+from notebook_page import write_notebook
+from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
@@ -58,40 +55,18 @@ def lab(tmp_path: Path) -> Iterator[str]:
     """The address of a JupyterLab on the notebook of `CELLS`, where the operator allows active outputs."""
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    kernel = {"name": "capkernel", "display_name": "capkernel", "language": "python"}
-    made = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
-        cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS],  # type: ignore[no-untyped-call]
-        metadata={"kernelspec": kernel},
-    )
-    nbformat.write(made, folder / "widgets.ipynb")  # type: ignore[no-untyped-call]
+    write_notebook(folder / "widgets.ipynb", CELLS)
     policy = tmp_path / "policy.toml"
     policy.write_text("[output]\nactive = true\n")
-    port = free_port()
-    environment = {
-        **os.environ,
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "run"),
-        "CAPKERNEL_POLICY": str(policy),
-    }
-    server = subprocess.Popen(
-        [sys.executable, "-P", "-m", "capkernel.cli", "lab", "notebooks/widgets.ipynb", "--", "--no-browser",
-         f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"],
-        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        wait_until_it_answers(server, port)
+    with capkernel_lab(tmp_path, "notebooks/widgets.ipynb", CAPKERNEL_POLICY=str(policy)) as port:
         yield f"http://127.0.0.1:{port}/lab/tree/widgets.ipynb?token={TOKEN}"
-    finally:
-        server.terminate()
-        server.communicate(timeout=30)
 
 
 @pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser.new_page(viewport={"width": 1200, "height": 1600})
-        browser.close()
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1200, "height": 1600})
+    yield context.new_page()
+    context.close()
 
 
 def run_cell(page: Page, number: int) -> None:

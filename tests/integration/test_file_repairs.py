@@ -38,6 +38,17 @@ CELLS = {
     'Path("note.txt").write_text("""two\nlines""")\nwith open("log.txt", "a") as f:\n    f.write("more\\n")\n'
     'print(open("out.csv").read())',
     "taking away": 'print(os.path.exists("old.txt"))\nos.remove("old.txt")\nprint(os.path.exists("old.txt"))',
+    "paths": 'from pathlib import Path\nfor p in sorted(Path("sub").iterdir()):\n'
+    "    print(p, p.suffix, len(p.read_text()))",
+    "paths by a pattern": 'from pathlib import Path\nimport pandas as pd\nfound = sorted(Path("sub").glob("*.csv"))\n'
+    'for p in found:\n    df = pd.read_csv(p)\n    print(p.stem, df["v"].sum())',
+    "paths below": 'from pathlib import Path\nprint(sorted(str(p) for p in Path(".").rglob("in*.txt")))',
+    "copying": 'import shutil\nimport os\nshutil.copy("lines.txt", "copy.txt")\n'
+    'shutil.copyfile("a.npy", "sub/c.npy")\nshutil.copy("t.txt", "sub/")\n'
+    'print(open("copy.txt", "rb").read(), sorted(os.listdir("sub")))',
+    "moving": 'import os\nif not os.path.exists("moved"):\n    os.makedirs("moved")\n'
+    'os.rename("copy.txt", "moved/c.txt")\nos.replace("moved/c.txt", "log.txt")\n'
+    'print(os.listdir("moved"), os.path.exists("copy.txt"))',
     "a function": 'def load(n: int) -> str:\n    with open(f"sub/in{n}.txt") as f:\n        return f.read()\n'
     "print(load(2))",
 }

@@ -173,7 +173,7 @@ def test_malformed_content_is_an_error_and_reaches_nobody(kernel: LiveKernel, ki
     usable(kernel, worker)
 
 
-@pytest.mark.parametrize("header", [{"subshell_id": "x"}, {"subshell_id": 5}, {"session": None}])
+@pytest.mark.parametrize("header", [{"subshell_id": "x"}, {"subshell_id": 5}, {"session": None}, {"username": "Zoë"}])
 def test_odd_headers(kernel: LiveKernel, header: dict[str, Any]) -> None:
     worker = worker_of(kernel)
     ask(kernel, "shell", "execute_request", GOOD["execute_request"], header)

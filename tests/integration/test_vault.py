@@ -23,9 +23,10 @@ from memory import readable
 
 from capkernel.sandbox import Profile, Report, clean_environment, interpreter_argv
 from capkernel.sandbox.levels import Level
-from capkernel.vault import client as vault_client
-from capkernel.vault.client import DuplicateHandle, VaultClient, VaultFailed, VaultQuota, WriteOutcome
+from capkernel.vault import processes as vault_processes
+from capkernel.vault.client import DuplicateHandle, VaultClient, VaultQuota, WriteOutcome
 from capkernel.vault.launch import keeper_profile, runner_profile, spawners
+from capkernel.vault.processes import VaultFailed
 from capkernel.wire.errors import RemoteProtocolError
 from capkernel.wire.frames import encode as encode_frame
 from capkernel.wire.plan import CodeKey, FreeName, PureFunction
@@ -506,13 +507,13 @@ async def until(fact: Callable[[], object]) -> None:
 def test_runners_that_cannot_be_started_for_a_while_cost_no_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vault_client, "_RUNNER_PAUSES", (0.0,) * 6)
+    monkeypatch.setattr(vault_processes, "_RUNNER_PAUSES", (0.0,) * 6)
     lost: list[str] = []
 
     def starve(vault: Vault, times: int) -> list[int]:
         """Let the next `times` starts of a runner fail, as they do where no process can be made."""
         tries: list[int] = []
-        spawn = vault.client._spawn_runner
+        spawn = vault.client._processes._spawn_runner
 
         def starved(fd: int) -> Any:
             tries.append(fd)
@@ -520,7 +521,7 @@ def test_runners_that_cannot_be_started_for_a_while_cost_no_value(
                 raise BlockingIOError("Resource temporarily unavailable")
             return spawn(fd)
 
-        monkeypatch.setattr(vault.client, "_spawn_runner", starved)
+        monkeypatch.setattr(vault.client._processes, "_spawn_runner", starved)
         return tries
 
     async def passes(vault: Vault) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from file_broker import FileBroker
+from file_broker import FileBroker, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,9 +29,6 @@ places = st.lists(names, min_size=1, max_size=3).map("/".join)
 things = st.lists(st.tuples(places, kinds), max_size=12)
 
 
-Tree = dict[str, bytes | None]
-
-
 def build(root: Path, outside: Path, wanted: list[tuple[str, str]]) -> None:
     """What of it can be made, in this order."""
     for path, kind in wanted:
@@ -46,17 +43,6 @@ def build(root: Path, outside: Path, wanted: list[tuple[str, str]]) -> None:
                 place.mkdir()
             else:
                 place.symlink_to(kind.replace("<root>", str(root)).replace("<outside>", str(outside)))
-
-
-def tree(base: Path) -> Tree:
-    found: Tree = {}
-    for folder, folders, files in os.walk(base):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            found[str(path.relative_to(base))] = (
-                os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-            )
-    return found
 
 
 def inside(root: Path, path: str) -> bool:

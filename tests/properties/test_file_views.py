@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from file_broker import FileBroker
+from file_broker import FileBroker, Tree, tree
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -25,19 +25,6 @@ which = st.sampled_from(range(64))
 READS = ("read_bytes", "size", "exists", "children", "open_read", "files")
 WRITES = ("write", "append", "create", "mkdir", "delete")
 METHODS = [*READS, *WRITES, "write", "read_bytes"]
-
-Tree = dict[str, bytes | None]
-
-
-def tree(base: Path) -> Tree:
-    found: Tree = {}
-    for folder, folders, files in os.walk(base):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            found[str(path.relative_to(base))] = (
-                os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-            )
-    return found
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,13 @@ from capkernel.worker.main import serve
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--request-fd", type=int, required=True)
     parser.add_argument("--quick-fd", type=int, required=True)
     arguments = parser.parse_args()
-    quick = socket.socket(fileno=arguments.quick_fd)
-    serve(socket.socket(fileno=arguments.fd), quick, Report(Level.NONE, 0))
+    link, requests, quick = (
+        socket.socket(fileno=fd) for fd in (arguments.fd, arguments.request_fd, arguments.quick_fd)
+    )
+    serve(link, requests, quick, Report(Level.NONE, 0))
 
 
 if __name__ == "__main__":

@@ -79,21 +79,23 @@ def bare_spawner(runtime: Path) -> Callable[[], Spawned]:
         scratch = runtime / "bare"
         (scratch / ".matplotlib").mkdir(mode=0o700, parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
+        requests, requests_child = socket.socketpair()
         quick, quick_child = socket.socketpair()
         out, out_child = os.pipe()
         err, err_child = os.pipe()
         child = launch(
-            [sys.executable, "-P", "-s", "-E", str(program), "--fd", str(theirs.fileno()), "--quick-fd",
-             str(quick_child.fileno())],
-            profile=None, pass_fds=(theirs.fileno(), quick_child.fileno()),
+            [sys.executable, "-P", "-s", "-E", str(program), "--fd", str(theirs.fileno()),
+             "--request-fd", str(requests_child.fileno()), "--quick-fd", str(quick_child.fileno())],
+            profile=None, pass_fds=(theirs.fileno(), requests_child.fileno(), quick_child.fileno()),
             env=environment(scratch, scratch / ".matplotlib"), cwd=str(scratch),
             stdout=out_child, stderr=err_child,
         )  # fmt: skip
         theirs.close()
+        requests_child.close()
         quick_child.close()
         os.close(out_child)
         os.close(err_child)
-        return Spawned(child, ours, quick, out, err, verify=list, clean_up=lambda: None)
+        return Spawned(child, ours, requests, quick, out, err, verify=list, clean_up=lambda: None)
 
     return spawn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,21 @@ from capkernel.wire.plan import Plan, ScopeSite, Span
 from capkernel.wire.worker import Call, CloseScope, Invoke, OpenScope
 
 _ANY = Plan((ScopeSite("file_system", None, 1, Span(1, 0, 1, 0)),), ("write_classified",))
+
+
+Tree = dict[str, bytes | None]
+
+
+def tree(base: Path) -> Tree:
+    """All below a directory: the content of a file, where a link leads, None for a folder."""
+    found: Tree = {}
+    for folder, folders, files in os.walk(base):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            found[str(path.relative_to(base))] = (
+                os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            )
+    return found
 
 
 class _NoVault:

@@ -15,7 +15,7 @@ import capkernel.checker.client as checker_client
 import capkernel.kernel.pipeline as pipeline
 import capkernel.kernel.supervisor as supervisor
 import capkernel.kernel.worker_process as worker_process
-import capkernel.vault.client as vault_client
+import capkernel.vault.processes as vault_processes
 from capkernel.broker.files import FileEffects
 from capkernel.checker.protocol import Check, ToChecker
 from capkernel.checker.turns import Turns
@@ -33,9 +33,9 @@ def main() -> None:
     parser.add_argument("--asked", type=Path, default=None)
     arguments = parser.parse_args()
     worker_process._START_SECONDS = 5.0
-    vault_client._START_SECONDS = 5.0
-    vault_client._WATCH_SECONDS = 0.5
-    vault_client._PATIENCE_SECONDS = 2.0
+    vault_processes._START_SECONDS = 5.0
+    vault_processes._WATCH_SECONDS = 0.5
+    vault_processes._PATIENCE_SECONDS = 2.0
     pipeline._GRACE_SECONDS = 1.0
     checker_client.START_SECONDS = 10.0
     assert supervisor._CLOSE_SECONDS > 0

@@ -116,3 +116,26 @@ def jupyter_server(
         finally:
             server.terminate()
             server.wait(timeout=60)
+
+
+@contextmanager
+def capkernel_lab(directory: Path, notebook: str, **environment: str) -> Iterator[int]:
+    """`capkernel lab` on a notebook, as a person starts it in `directory`; its port. environment: beside our own."""
+    port = free_port()
+    variables = {
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(directory / "config"),
+        "JUPYTER_RUNTIME_DIR": str(directory / "run"),
+        **environment,
+    }
+    server = subprocess.Popen(
+        [sys.executable, "-P", "-m", "capkernel.cli", "lab", notebook, "--", "--no-browser",
+         f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}"],
+        cwd=directory, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        wait_until_it_answers(server, port)
+        yield port
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 
 class Listener:
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 1.0) -> None:
+        """patience: seconds for what one who connects has to say."""
+        self._patience = patience
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.server.getsockname()[1]
         self.heard = b""
@@ -24,7 +26,7 @@ class Listener:
                 return
             self.knocks += 1
             with connection:
-                connection.settimeout(1)
+                connection.settimeout(self._patience)
                 try:
                     self.heard += connection.recv(65536)
                     connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
@@ -33,8 +35,8 @@ class Listener:
 
 
 @contextmanager
-def listening() -> Iterator[Listener]:
-    made = Listener()
+def listening(patience: float = 1.0) -> Iterator[Listener]:
+    made = Listener(patience)
     try:
         yield made
     finally:

@@ -13,14 +13,14 @@ from typing import Final
 from capkernel.checker.captures.known import Context
 from capkernel.checker.captures.types import API
 from capkernel.wire.plan import AskSite
-from capkernel.wire.syntax import literal_text
+from capkernel.wire.syntax import literal_text, walk
 
 KINDS: Final = {"request_secret": "secret", "request_declassify": "declassify"}
 
 
 def ask_sites(top: ast.AST, context: Context) -> Iterator[AskSite]:
     """The sites in a cell, or in a definition of an earlier one."""
-    for node in ast.walk(top):
+    for node in walk(top):
         kind = KINDS.get(node.id) if isinstance(node, ast.Name) else None
         resolved = None if kind is None or not isinstance(node, ast.Name) else context.resolve(node)
         if kind is None or resolved is None or not resolved.fullname.startswith(API):

@@ -13,8 +13,8 @@ from capkernel.checker.captures.known import View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.scopes import parameters_of
 from capkernel.checker.captures.types import API, instances, is_any, is_session_module
-from capkernel.checker.captures.uses import ANY
 from capkernel.checker.captures.values import NOTHING, OUTER, UNKNOWN, UNTRUSTED, Cap, Closure, Site, Token, Value
+from capkernel.checker.captures.verbs import ANY
 from capkernel.checker.captures.waiting import is_run_through, is_waited_for
 from capkernel.checker.tables import ambient, borrows
 

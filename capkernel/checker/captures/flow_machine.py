@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from mypy.types import AnyType, Type, get_proper_type
 
 from capkernel.checker.captures.known import FUNCTIONS, Class, Context, Data, Entry, Function, Imported, Known, View
+from capkernel.checker.captures.scope_sites import SiteKey
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import Types, is_library_function, only_classified, shown
-from capkernel.checker.captures.uses import SiteKey, verbs_of
 from capkernel.checker.captures.values import (
     NOTHING,
     OUTER,
@@ -25,6 +25,7 @@ from capkernel.checker.captures.values import (
     Token,
     Value,
 )
+from capkernel.checker.captures.verbs import verbs_of
 from capkernel.checker.subset.report import Report, show
 from capkernel.checker.tables import borrows
 from capkernel.diagnostics.model import Captured, Fix, Note

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import mypy.build  # noqa: F401  (must be the first mypy module: the others import each other in a circle)
 from mypy.nodes import ClassDef, Decorator, FuncDef, MypyFile, SymbolNode, TypeInfo
 from mypy.typeops import make_simplified_union
-from mypy.types import Type
+from mypy.types import CallableType, Instance, Overloaded, TupleType, Type, get_proper_type
 
 from capkernel.checker.captures.scopes import Binding, FunctionNode, Scope, Scopes, scopes_of
 from capkernel.checker.tables import ambient
@@ -84,6 +84,14 @@ Known = Function | Class | Imported | Data
 
 
 @dataclass(frozen=True)
+class Made:
+    """`p = partial(f, 2)`: the expression that a name was bound to, and the cell it stands in."""
+
+    value: ast.expr
+    context: Context
+
+
+@dataclass(frozen=True)
 class Entry:
     """What a session name is. `certain` is False when the cell may have bound it in more than one way."""
 
@@ -93,6 +101,7 @@ class Entry:
     certain: bool = True
     mentions: frozenset[str] = frozenset()  # names in the value that was bound: it may hold what they are
     others: tuple[Known, ...] = ()  # what it may be as well, after a cell that came half-way
+    made: Made | None = None  # data that is a function: the expression it is the value of
 
     @property
     def known_ways(self) -> tuple[Known, ...]:
@@ -156,7 +165,11 @@ class Context:
         elif binding.value is None and isinstance(binding.node, (ast.Name, ast.ExceptHandler, ast.pattern)):
             # One of several targets, of a loop, of a block: it may be made of anything that stands in the statement.
             mentions = names_in(self._statement_of(binding.node))
-        return Entry(self.known(binding), self.number, line, certain, mentions)
+        known = self.known(binding)
+        made = None
+        if binding.value is not None and isinstance(known, Data) and _holds_functions(known.type, binding.value):
+            made = Made(binding.value, self)
+        return Entry(known, self.number, line, certain, mentions, made=made)
 
     def _statement_of(self, node: ast.AST) -> ast.AST:
         current: ast.AST = node
@@ -185,6 +198,22 @@ class Context:
     def class_info(self, node: ast.ClassDef) -> TypeInfo | None:
         made = self.cell.symbol_of(node)
         return made.info if isinstance(made, ClassDef) else None
+
+
+_CALLED = ("functools.partial", "operator.itemgetter", "operator.attrgetter", "operator.methodcaller")
+
+
+def _holds_functions(typ: Type | None, value: ast.expr) -> bool:
+    """Whether a value is a function, or is written as a table of them; only of these the text is kept."""
+    proper = None if typ is None else get_proper_type(typ)
+    if isinstance(proper, (CallableType, Overloaded)):
+        return True
+    if isinstance(proper, Instance) and proper.type.fullname in _CALLED:
+        return True
+    if not isinstance(proper, (Instance, TupleType)) or not isinstance(value, (ast.Dict, ast.List, ast.Tuple)):
+        return False
+    items = proper.items if isinstance(proper, TupleType) else proper.args
+    return any(isinstance(get_proper_type(item), (CallableType, Overloaded)) for item in items)
 
 
 def names_in(node: ast.AST) -> frozenset[str]:
@@ -259,7 +288,7 @@ class View:
                 return Entry(old.known, old.cell, old.line, False)
             return old
         last = placed[start - 1]
-        here = [item for item in placed[start:end] if not _is_own_target(item[2])]
+        here = [item for item in placed[start:end] if not (item[1] and _is_own_target(item[2]))]
         return self._context.entry(last[2], last[1] and not here)
 
 

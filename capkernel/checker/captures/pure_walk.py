@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mypy.nodes import TypeInfo
 from mypy.types import Type
 
 from capkernel.checker.captures.asks import KINDS as ASKS_PERSON
 from capkernel.checker.captures.described import described
-from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported
+from capkernel.checker.captures.instead import in_its_place, its_parts, without_decorator
+from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, Made, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import (
     CHANGED_IN_PLACE,
     MUTATING,
     MUTATING_FUNCTIONS,
     PURE_API,
+    UNSENDABLE,
     Reach,
     Violation,
     children,
@@ -36,18 +38,39 @@ from capkernel.checker.captures.reach import (
 from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import (
     API,
+    Types,
     instances,
     is_callable,
     is_classified,
     session_classes,
     shown,
+    unsendable,
 )
 from capkernel.checker.tables import pure
 from capkernel.wire.plan import FreeName
 from capkernel.wire.types import union
 
-if TYPE_CHECKING:
-    from capkernel.checker.captures.purity import Purity
+
+class Judge(Protocol):
+    """What a body asks for while it is judged (`purity`)."""
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def types(self) -> Types: ...
+
+    def reach_function(self, function: Function, reach: Reach) -> None:
+        """The function is judged as well."""
+
+    def reach_class(self, definition: Class, reach: Reach) -> None:
+        """The class is judged as well."""
+
+    def class_of(self, info: TypeInfo) -> Class | None:
+        """The definition of a class of the session."""
+
+    def mutated_parameters(self, function: Function) -> set[str]:
+        """Names of the parameters that the body stores into."""
 
 
 _MOST_HOPS = 8  # from one local name to the next
@@ -56,7 +79,7 @@ _MOST_HOPS = 8  # from one local name to the next
 class Walk:
     """Judges the names, attributes and stores of one piece of source."""
 
-    def __init__(self, purity: Purity, context: Context, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
+    def __init__(self, purity: Judge, context: Context, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
         self.purity = purity
         self.context = context
         self.reach = reach
@@ -68,8 +91,17 @@ class Walk:
     def is_own(self, scope: Scope | None) -> bool:
         raise NotImplementedError
 
-    def refuse(self, node: ast.AST, message: str, name: str = "", typ: str = "", origin: str = "") -> None:
-        self.reach.violations.append(Violation(node, self.context, message, name, typ, origin, self.via))
+    def refuse(
+        self,
+        node: ast.AST,
+        message: str,
+        name: str = "",
+        typ: str = "",
+        origin: str = "",
+        teaches: tuple[str, str] = ("", ""),
+    ) -> None:
+        """`teaches`: what to do instead, in words and as code."""
+        self.reach.violations.append(Violation(node, self.context, message, name, typ, origin, self.via, *teaches))
 
     def visit_all(self, nodes: list[ast.AST]) -> None:
         todo = list(nodes)
@@ -137,6 +169,7 @@ class Walk:
                 node,
                 self.context.type_of(node),
                 f"cell {self.context.number}, line {getattr(bindings[0].node, 'lineno', 1)}",
+                made=self.context.entry(bindings[0], True).made if len(bindings) == 1 else None,
             )
 
     def _session(self, node: ast.Name, entry: Entry) -> None:
@@ -154,15 +187,22 @@ class Walk:
             # A function of an earlier cell reads what the name is now; both must be plain.
             current = known.type if entry.cell != self.context.number and entry.cell > self.context.number else seen
             typ = current if not self.purity.types.is_plain(current) else seen
-            self._data(node, typ, origin_of(entry), known.type)
+            self._data(node, typ, origin_of(entry), known.type, entry.made)
 
-    def _data(self, node: ast.Name, typ: Type | None, origin: str, bound: Type | None = None) -> None:
+    def _data(
+        self, node: ast.Name, typ: Type | None, origin: str, bound: Type | None = None, made: Made | None = None
+    ) -> None:
         """`bound`: the type of the session's name, when it is one; what is read may be narrowed."""
         if is_classified(typ):
             self.free[node.id] = FreeName(node.id, "classified")
             return
         if not self.purity.types.is_plain(typ) or is_callable(typ):
-            self.refuse(node, f"captures `{node.id}`, which is not plain data", node.id, shown(typ), origin)
+            said = f"captures `{node.id}`, which is not plain data"
+            self.refuse(node, said, node.id, shown(typ), origin, in_its_place(node, self.context, made))
+            return
+        if unsendable(typ):
+            said = f"captures `{node.id}`, and no `{unsendable(typ)}` {UNSENDABLE}"
+            self.refuse(node, said, node.id, shown(typ), origin, its_parts(node, self.context, typ))
             return
         for info in session_classes(typ):
             self._reach_info(node, info)
@@ -385,7 +425,7 @@ class Walk:
 class Body(Walk):
     """The body of one function."""
 
-    def __init__(self, purity: Purity, function: Function, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
+    def __init__(self, purity: Judge, function: Function, reach: Reach, via: str, free: dict[str, FreeName]) -> None:
         super().__init__(purity, function.context, reach, via, free)
         self.function = function
 
@@ -397,7 +437,9 @@ class Body(Walk):
         node = self.function.node
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for decorator in node.decorator_list:
-                self.refuse(decorator, "is decorated, so what runs is not what its source says", self.function.name)
+                said = "is decorated, so what runs is not what its source says"
+                path = path_of(decorator, self.context, self.purity.view)
+                self.refuse(decorator, said, self.function.name, teaches=without_decorator(self.function, path))
             if isinstance(node, ast.AsyncFunctionDef):
                 self.refuse(node, "waits for something outside the vault")
         defaults = [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
@@ -414,7 +456,7 @@ class Body(Walk):
 class ClassBody(Walk):
     """The body of a class, but for its methods: fields, bases, decorators."""
 
-    def __init__(self, purity: Purity, definition: Class, reach: Reach, free: dict[str, FreeName]) -> None:
+    def __init__(self, purity: Judge, definition: Class, reach: Reach, free: dict[str, FreeName]) -> None:
         super().__init__(purity, definition.context, reach, definition.node.name, free)
         self.definition = definition
 

@@ -24,9 +24,7 @@ from capkernel.checker.captures.known import Change, Class, Function, View
 from capkernel.checker.captures.pure_walk import Body, ClassBody
 from capkernel.checker.captures.reach import Reach, Violation, may_be_called, stored_root_of
 from capkernel.checker.captures.scopes import parameters_of
-from capkernel.checker.captures.types import (
-    Types,
-)
+from capkernel.checker.captures.types import Types
 from capkernel.wire.plan import FreeName
 
 

@@ -84,6 +84,7 @@ MUTATING_FUNCTIONS = frozenset(
         "numpy.fill_diagonal",
     )
 )
+UNSENDABLE = "can be sent to the vault"  # how a refusal ends: `captures `p`, and no `Point` ...`
 # Of the API, what a pure function may name.
 PURE_API = frozenset(("classify", "dotenv", "json_field", "Classified"))
 
@@ -99,6 +100,8 @@ class Violation:
     type: str = ""
     origin: str = ""
     via: str = ""  # the session function it happens in, when it is not the one given to map
+    help: str = ""  # where the usual one does not fit
+    fix: str = ""  # code that shows what to write
 
 
 @dataclass(eq=False)

@@ -20,6 +20,14 @@ SCOPE_KINDS = {
 }
 
 
+SiteKey = tuple[int, int, int]
+"""Cell, line and column of the granting call: also how the flow analysis names a capability."""
+
+
+def key_of(call: ast.Call, context: Context) -> SiteKey:
+    return (context.number, call.lineno, call.col_offset)
+
+
 def granting_name(node: ast.expr, context: Context) -> str | None:
     """ "request_file_system" when `node` means that function, under whatever name; else None."""
     if not isinstance(node, (ast.Name, ast.Attribute)):

@@ -28,11 +28,10 @@ from capkernel.checker.captures.map_calls import MapCalls
 from capkernel.checker.captures.openers import Openers
 from capkernel.checker.captures.plan import PlanBuilder
 from capkernel.checker.captures.rules import Rules
-from capkernel.checker.captures.scope_sites import has_scope
+from capkernel.checker.captures.scope_sites import SiteKey, has_scope
 from capkernel.checker.captures.types import Types, session_classes
 from capkernel.checker.captures.uses import (
     Piece,
-    SiteKey,
     globals_of,
     holds_no_code,
     read_cell,

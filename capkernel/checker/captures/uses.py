@@ -21,82 +21,31 @@ from mypy.nodes import MypyFile
 from mypy.types import Type
 
 from capkernel.checker.captures.known import Class, Context, Data, Entry, Function, Imported
+from capkernel.checker.captures.roots import Roots, joined, literal
 from capkernel.checker.captures.scope_sites import (
     SCOPE_KINDS,
+    SiteKey,
     entered_in,
-    entering_block,
     granting_call,
+    key_of,
     literal_argument,
 )
-from capkernel.checker.captures.scopes import Scope
 from capkernel.checker.captures.types import API, Types, only_classified
+from capkernel.checker.captures.verbs import ANY, VERBS_OF, verbs_of
 from capkernel.checker.typed_cell import classes_of
-from capkernel.wire.plan import VERBS, ScopeSite, Use, plain_path
-from capkernel.wire.syntax import literal_text
+from capkernel.wire.plan import VERBS, ScopeSite, Use
 
-VERBS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "children": ("list",),
-    "walk": ("list",),
-    "find": ("list",),
-    "exists": ("list",),
-    "is_directory": ("list",),
-    "is_classified": ("list",),
-    "size": ("list",),
-    "read": ("read",),
-    "read_bytes": ("read",),
-    "read_lines": ("read",),
-    "lines": ("read",),
-    "for_each_line": ("read",),
-    "grep": ("read",),
-    "grep_recursive": ("list", "read"),
-    "open": ("read", "write"),
-    "write": ("write",),
-    "write_bytes": ("write",),
-    "append": ("write",),
-    "delete": ("write",),
-    "mkdir": ("write",),
-    "read_classified": ("read_classified",),
-    "read_classified_bytes": ("read_classified",),
-    "write_classified": ("write_classified",),
-}
-"""The verbs of each member of `FileSystem` and `FileEntry` that asks the broker for something (`api.files`). Which one
-of `open` is meant depends on its mode."""
 _SHORT: Final = frozenset(("read_classified", "write_classified", "grep", "grep_recursive", "find"))
 """Members of a `FileSystem` whose first argument is the path."""
 _VIEWS: Final = frozenset(("subtree", "read_only"))
 
-ANY: Final = "*"
 _MOST_PATHS: Final = 32
-_LONGEST: Final = 1000
-_DEEPEST: Final = 20
 # Functions that get at a member by its name.
 _BY_NAME: Final = frozenset(("operator.attrgetter", "operator.methodcaller", "builtins.getattr", "builtins.hasattr"))
 # Classes above a capability: a value of such a static type may be one.
 _ABOVE: Final = frozenset(("builtins.object", "capkernel.api.files.Capability"))
 
-_BOUNDARIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
-
 _Uses = dict[str, set[str | None]]  # verb → the paths it is done with; None among them: any path
-
-SiteKey = tuple[int, int, int]
-"""Cell, line and column of the granting call: also how the flow analysis names a capability."""
-
-
-def verbs_of(member: ast.Attribute, call: ast.Call | None) -> tuple[str, ...]:
-    """What a use of a member can ask for. call: the one that calls it at once, when there is one."""
-    if member.attr != "open" or call is None:
-        return VERBS_OF.get(member.attr, ())
-    modes = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in (None, "mode"))]
-    if not modes:
-        return ("read",)
-    mode = modes[0].value if len(modes) == 1 and isinstance(modes[0], ast.Constant) else None
-    if not isinstance(mode, str):
-        return VERBS_OF["open"]
-    return ("read",) if mode.startswith("r") else ("write",)
-
-
-def key_of(call: ast.Call, context: Context) -> SiteKey:
-    return (context.number, call.lineno, call.col_offset)
 
 
 @dataclass(frozen=True)
@@ -141,12 +90,14 @@ class Piece:
 
 def read_cell(context: Context, types: Types, rebound: frozenset[str]) -> Piece:
     """The piece that a whole cell is. `rebound`: names that functions of earlier cells bind through `global`."""
-    return _Reader(context, types, rebound, None).read(context.cell.module)
+    module = context.cell.module
+    return _Reader(context, types, Roots(context, rebound | globals_of(module))).read(module)
 
 
 def read_definition(definition: Function | Class, types: Types) -> Piece:
     """The piece of a definition of an earlier cell. What it means by names of the session is not settled yet."""
-    return _Reader(definition.context, types, frozenset(), definition.node).read(definition.node)
+    reader = _Reader(definition.context, types, Roots(definition.context, None), of_session=True)
+    return reader.read(definition.node)
 
 
 def globals_of(node: ast.AST) -> frozenset[str]:
@@ -278,21 +229,16 @@ def _surely_other(typ: Type | None, types: Types) -> bool:
 class _Reader:
     """Reads one piece of source."""
 
-    def __init__(self, context: Context, types: Types, rebound: frozenset[str], definition: ast.AST | None) -> None:
+    def __init__(self, context: Context, types: Types, roots: Roots, *, of_session: bool = False) -> None:
+        """of_session: it is a definition of an earlier cell."""
         self._context = context
         self._types = types
-        self._definition = definition
-        self._rebound = rebound
-        # Asked for at every use of a name, and the same for all of them.
-        self._of_attributes: dict[ast.Attribute, list[_Found]] = {}
-        self._of_names: dict[tuple[Scope, str, int], tuple[frozenset[SiteKey] | None, str | None]] = {}
-        self._inside: dict[tuple[Scope, str], tuple[set[ast.AST], set[ast.AST]]] = {}
-        self._nonlocals: dict[Scope, set[str]] = {}
+        self._roots = roots
+        self._of_session = of_session
+        self._of_attributes: dict[ast.Attribute, list[_Found]] = {}  # asked for by every unit around
 
     def read(self, top: ast.AST) -> Piece:
         piece = Piece()
-        if self._definition is None:
-            self._rebound |= globals_of(top)
         for node in ast.walk(top):
             if isinstance(node, (ast.With, ast.AsyncWith)):
                 for item in node.items:
@@ -371,7 +317,7 @@ class _Reader:
         verbs = self._verbs(node)
         if not verbs or not isinstance(node.ctx, ast.Load):
             return []
-        sites, path = self._root(node.value, 0)
+        sites, path = self._roots.of(node.value)
         if node.attr in _SHORT:
             path = self._short_form(node, "." if sites is None and not isinstance(node.value, ast.Call) else path)
         if sites is not None:
@@ -409,165 +355,15 @@ class _Reader:
         owners = [] if typ is None else list(classes_of(typ))
         if [None if owner is None else owner.name for owner in owners] != ["FileSystem"]:
             return None
-        return _joined(path, _literal([*call.args, *named][0]))
+        return joined(path, literal([*call.args, *named][0]))
 
     def _session_name(self, node: ast.expr) -> str:
         """The name of the session that a function of an earlier cell reads here; its type is not the one of then."""
-        if self._definition is None or not isinstance(node, ast.Name):
+        if not self._of_session or not isinstance(node, ast.Name):
             return ""
         owner = self._context.scopes.owner(node)
         return node.id if owner is None or owner.kind == "module" else ""
 
-    # ── which block it is of ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def _root(self, node: ast.expr, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
-        """The blocks that the value of `node` can only come from (None: not certain), and its path if it is literal."""
-        if depth > _DEEPEST:
-            return None, None
-        if isinstance(node, ast.Name):
-            return self._root_of_name(node, depth)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("access", "subtree"):
-                sites, base = self._root(node.func.value, depth + 1)
-                alone = len(node.args) == 1 and not node.keywords
-                base = "." if sites is None and node.func.attr == "access" else base
-                return sites, _joined(base, _literal(node.args[0])) if alone else None
-            if node.func.attr == "read_only" and not node.args and not node.keywords:
-                return self._root(node.func.value, depth + 1)
-            if node.func.attr == "walk":
-                return self._root(node.func.value, depth + 1)[0], None
-            granted = node.args[0] if len(node.args) == 1 else None
-            if (
-                isinstance(granted, ast.Call)
-                and granting_call(granted, self._context) is not None
-                and entering_block(granted, self._context) is not None
-            ):
-                return frozenset((key_of(granted, self._context),)), "."
-        if isinstance(node, ast.Subscript):
-            listed = node.value
-            if isinstance(listed, ast.Attribute) and listed.attr == "children":
-                return self._root(listed.value, depth + 1)[0], None
-        return None, None
-
-    def _root_of_name(self, node: ast.Name, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
-        scopes = self._context.scopes
-        owner = scopes.owner(node) if node in scopes.standing else None
-        if owner is None or owner.kind not in ("module", "function", "comprehension"):
-            return None, None
-        if owner.kind == "module" and (self._definition is not None or node.id in self._rebound):
-            return None, None
-        if owner not in self._nonlocals:
-            self._nonlocals[owner] = {name for inner in owner.walk() for name in inner.nonlocals}
-        if node.id in self._nonlocals[owner]:
-            return None, None
-        inside = self._around(node, owner)
-        if inside is not None:
-            return frozenset((inside,)), "."
-        key = (owner, node.id, depth)
-        if key not in self._of_names:
-            self._of_names[key] = self._root_of_bindings(owner, node.id, depth)
-        return self._of_names[key]
-
-    def _root_of_bindings(self, owner: Scope, name: str, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
-        """The same for what the name may have been bound to."""
-        sites: set[SiteKey] = set()
-        paths: set[str | None] = set()
-        for binding in owner.bindings.get(name, ()):
-            if binding.how == "del":
-                continue
-            if binding.how != "assignment":
-                return None, None
-            if binding.value is not None:
-                found, path = self._root(binding.value, depth + 1)
-            else:
-                found, path = self._root_of_target(binding.node, depth)
-            if found is None:
-                return None, None
-            sites |= found
-            paths.add(path)
-        if not sites:
-            return None, None
-        return frozenset(sites), paths.pop() if len(paths) == 1 else None
-
-    def _around(self, node: ast.Name, owner: Scope) -> SiteKey | None:
-        """The block around `node` whose capability the name is: the one that binds it, when nothing inside does again
-        and no function stands between."""
-        bound, rebinding = self._bound(owner, node.id)
-        child: ast.AST = node
-        current = self._context.parents.get(node)
-        while current is not None and not isinstance(current, _BOUNDARIES):
-            if isinstance(current, (ast.With, ast.AsyncWith)) and isinstance(child, ast.stmt):
-                if current in rebinding:
-                    return None
-                mine = [item.context_expr for item in current.items if item.optional_vars in bound]
-                if mine:
-                    call = mine[0]
-                    if len(mine) > 1 or not isinstance(call, ast.Call) or not granting_call(call, self._context):
-                        return None
-                    return key_of(call, self._context)
-            child, current = current, self._context.parents.get(current)
-        return None
-
-    def _bound(self, owner: Scope, name: str) -> tuple[set[ast.AST], set[ast.AST]]:
-        """What binds the name, and the blocks in whose bodies that stands."""
-        known = self._inside.get((owner, name))
-        if known is not None:
-            return known
-        bound = {binding.node for binding in owner.bindings.get(name, ())}
-        blocks: set[ast.AST] = set()
-        for node in bound:
-            child, current = node, self._context.parents.get(node)
-            while current is not None:
-                if isinstance(current, (ast.With, ast.AsyncWith)) and isinstance(child, ast.stmt):
-                    blocks.add(current)
-                child, current = current, self._context.parents.get(current)
-        self._inside[owner, name] = bound, blocks
-        return bound, blocks
-
-    def _root_of_target(self, target: ast.AST, depth: int) -> tuple[frozenset[SiteKey] | None, str | None]:
-        parent = self._context.parents.get(target)
-        if isinstance(parent, ast.withitem) and parent.optional_vars is target:
-            call = parent.context_expr
-            if isinstance(call, ast.Call) and granting_call(call, self._context) is not None:
-                return frozenset((key_of(call, self._context),)), "."
-            return None, None
-        if isinstance(parent, (ast.For, ast.comprehension)) and parent.target is target:
-            iterated = parent.iter
-            if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Attribute):
-                if iterated.func.attr == "walk":
-                    return self._root(iterated.func.value, depth + 1)[0], None
-            elif isinstance(iterated, ast.Attribute) and iterated.attr == "children":
-                return self._root(iterated.value, depth + 1)[0], None
-        return None, None
-
-
-def _joined(base: str | None, path: str | None) -> str | None:
-    """A literal path in a directory that is itself literal. `..` could mean another place there than it seems."""
-    if base is None or path is None:
-        return None
-    return path if base == "." else None if ".." in f"{base}/{path}".split("/") else plain_path(f"{base}/{path}")
-
-
-def _literal(node: ast.expr) -> str | None:
-    text = literal_text(node)
-    # An absolute path is relative to an absolute root, which only the broker knows how to read.
-    return None if text is None or text.startswith("/") or len(text) > _LONGEST else plain_path(text)
-
 
 def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(node))
-
-
-__all__ = [
-    "ANY",
-    "VERBS_OF",
-    "Piece",
-    "SiteKey",
-    "globals_of",
-    "holds_no_code",
-    "key_of",
-    "read_cell",
-    "read_definition",
-    "scopes_with_uses",
-    "verbs_of",
-]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 
+from capkernel.checker.repairs import file_secrets
+from capkernel.checker.repairs.file_secrets import after_it, is_always_secret
 from capkernel.checker.repairs.source import Repairs, Source, dotted, literal, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
 
@@ -100,10 +102,13 @@ def _opened(source: Source, call: ast.Call, name: str) -> Repairs:
     )
     mode = mode or "r"
     entry = f"fs.access({path})"
+    is_secret = is_always_secret(literal(call.args[0]))
     parent = source.parents.get(call)
     outer = source.parents.get(parent) if isinstance(parent, ast.Attribute) else None
     if isinstance(parent, ast.withitem):
-        yield from _with_open(source, parent, entry, root, mode)
+        yield from (_with_secret if is_secret else _with_open)(source, parent, entry, root, mode)
+        return
+    if is_secret:
         return
     if isinstance(parent, ast.Attribute) and isinstance(outer, ast.Call):
         method = parent.attr
@@ -178,6 +183,36 @@ def _with_open(source: Source, item: ast.withitem, entry: str, root: str, mode: 
     yield from unsafe(_WORDS, *source.with_imports((Edit(span, "\n".join(lines)),), "import io"))
 
 
+def _with_secret(source: Source, item: ast.withitem, entry: str, root: str, mode: str) -> Repairs:
+    """`with open(".env") as f:` and all that is done with `f`: it is read."""
+    block, target = source.parents.get(item), item.optional_vars
+    if not isinstance(block, ast.With) or not isinstance(target, ast.Name) or len(block.items) != 1 or mode != "r":
+        return
+    if not source.is_alone(block) or block.body[0].lineno == block.lineno:
+        return
+    inside = [node for statement in block.body for node in ast.walk(statement)]
+    uses = [node for node in inside if isinstance(node, ast.Name) and node.id == target.id]
+    edits = []
+    for use in uses:
+        parent = source.parents.get(use)
+        call = source.parents.get(parent) if isinstance(parent, ast.Attribute) else parent
+        if not isinstance(call, ast.Call) or call.keywords:
+            return
+        if isinstance(parent, ast.Attribute) and not call.args and parent.attr in ("read", "readlines"):
+            whole, rest = after_it(source, call)
+            more = ".map(str.splitlines)" if parent.attr == "readlines" else ""
+            more += f".map(lambda text: text{rest})" if rest else ""
+            edits.append(source.replace(whole, f"{entry}.read_classified(){more}"))
+        elif call.args == [use] and dotted(call.func) == "json.load":
+            edits.append(source.replace(call, f"{entry}.read_classified().map(json.loads)"))
+        else:
+            return
+    header = Edit(
+        Span(block.lineno, 0, source.first_line(block.body[0]), 0), f"{source.margin(block)}{_header(root)}\n"
+    )
+    yield from unsafe(file_secrets.WORDS, header, *edits)
+
+
 def _writing(mode: str) -> str:
     return "append" if "a" in mode else "write_bytes" if "b" in mode else "write"
 
@@ -222,6 +257,8 @@ def _path_object(source: Source, call: ast.Call, name: str) -> Repairs:
         and method.attr in _OF_A_PATH
         and len(call.args) == 1
     ):
+        if method.attr.startswith(("read_", "write_")) and is_always_secret(literal(call.args[0])):
+            return
         root, path = _place(call.args[0])
         arguments = ", ".join(source.segment(one) for one in outer.args)
         yield from _in_block(source, outer, f"fs.access({path})." + _OF_A_PATH[method.attr].format(arguments), root)
@@ -299,6 +336,8 @@ def _path_argument(source: Source, node: ast.expr) -> Repairs:
     method = dotted(call.func).rpartition(".")[2] or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
     if "://" in (literal(node) or ""):
         return  # it is on the network
+    if is_always_secret(literal(node)):
+        return
     root, path = _place(node)
     yield from _open_file(source, node, method, root, path)
     if method in _TEXT_WRITERS and isinstance(call.func, ast.Attribute):

@@ -90,8 +90,33 @@ class Paths:
             return isinstance(node.op, ast.Div) and self.is_path(node.left)
         if isinstance(node, ast.Name):
             given = self.given(node.id)
+            if given is not None and self._is_item(node.id):
+                return self.listing(given, 4) is not None
             return given is not None and not isinstance(given, ast.Name) and self.is_path(given)
         return isinstance(node, ast.Call) and self.full(node.func) in PATHS
+
+    def listing(self, node: ast.expr, depth: int) -> ast.Call | None:
+        """The call of which these are the items, when the items are paths: `sorted(Path("d").glob("*.csv"))`."""
+        if depth == 0:
+            return None
+        if isinstance(node, ast.Name):
+            given = self.given(node.id)
+            return None if given is None or self._is_item(node.id) else self.listing(given, depth - 1)
+        if not isinstance(node, ast.Call):
+            return None
+        if dotted(node.func) in _SAME_ITEMS and node.args:
+            return self.listing(node.args[0], depth - 1)
+        lists = isinstance(node.func, ast.Attribute) and node.func.attr in ("iterdir", "glob", "rglob")
+        return node if lists and isinstance(node.func, ast.Attribute) and self.is_path(node.func.value) else None
+
+    def name_of_path(self) -> str:
+        """What the cell calls `pathlib.Path`, when it has a name of its own."""
+        return next((name for name, full in self.aliases.items() if full in PATHS), "")
+
+    def _is_item(self, name: str) -> bool:
+        """Whether its one binding is that of a loop."""
+        bound = [n for n in self._nodes if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)]
+        return len(bound) == 1 and isinstance(self._source.parents.get(bound[0]), (ast.For, ast.comprehension))
 
     def samples(self, node: ast.expr, depth: int) -> list[str]:
         """What the text may look like, with `?` for what is not known; [] when nothing is."""
@@ -114,6 +139,10 @@ class Paths:
             return ["name?"]
         if isinstance(node, ast.Call) and (self.full(node.func) == "glob.glob" or dotted(node.func) in _SAME_ITEMS):
             return self.samples(node.args[0], depth - 1) if node.args else []
+        if isinstance(node, ast.Call) and self.listing(node, 1) is not None:
+            assert isinstance(node.func, ast.Attribute)
+            folder, pattern = self.folded(node.func.value), literal(node.args[0]) if node.args else "name?"
+            return [] if folder is None or pattern is None else [f"{folder}/{pattern}".removeprefix("./")]
         if isinstance(node, ast.Name):
             given = self.given(node.id)
             return [] if given is None else self.samples(given, depth - 1)

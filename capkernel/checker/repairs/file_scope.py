@@ -15,6 +15,7 @@ import ast
 import itertools
 from dataclasses import dataclass, field
 
+from capkernel.checker.repairs import file_secrets
 from capkernel.checker.repairs.file_uses import Access, Uses
 from capkernel.checker.repairs.source import INDENT, Edits, Repairs, Source, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
@@ -66,7 +67,8 @@ def repairs(source: Source, diagnostic: Diagnostic) -> Repairs:
     except _Impossible:
         return
     offered = source.with_imports(edits, *sorted(rewriting.imports))
-    yield from (safe if rewriting.is_safe else unsafe)(_WORDS, *offered)
+    words = _WORDS if not any(one.is_secret for one in accesses) else file_secrets.WORDS
+    yield from (safe if rewriting.is_safe else unsafe)(words, *offered)
 
 
 def _covers(outer: Span, inner: Span) -> bool:

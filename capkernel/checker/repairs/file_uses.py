@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from capkernel.checker.repairs.file_paths import PATHS, Paths, quoted
+from capkernel.checker.repairs.file_paths import Paths, quoted
+from capkernel.checker.repairs.file_secrets import after_it, is_always_secret
+from capkernel.checker.repairs.file_trees import COPIES, MOVES, Tree, is_listing, is_refused, listed, put
 from capkernel.checker.repairs.imports import without
 from capkernel.checker.repairs.source import Source, literal, unparsed
 from capkernel.diagnostics.model import Edit
@@ -63,7 +65,7 @@ _OF_A_PATH = {
 class Access:
     """One use. `{fs}` in its texts is the file system; `replaced` is what its file, `with_file`, takes the place of."""
 
-    call: ast.Call
+    call: ast.expr
     replaced: ast.expr
     is_safe: bool
     opened: str | None = None
@@ -74,6 +76,8 @@ class Access:
     inline_imports: frozenset[str] = frozenset()
     imports: frozenset[str] = frozenset()
     inline_replaced: ast.expr | None = None
+    keeps: frozenset[str] = frozenset()  # names of the cell that the new text uses
+    is_secret: bool = False  # what takes its place is a Classified
 
     def opened_with(self, fs: str) -> str:
         return (self.opened or "").format(fs=fs)
@@ -130,6 +134,7 @@ class Uses:
         """The imports that nothing needs once `accesses` are rewritten; `PurePath` where names of paths stay."""
         inside = {id(n) for one in accesses for n in ast.walk(one.call)}
         left = {n.id for n in self._nodes if isinstance(n, ast.Name) and id(n) not in inside}
+        left |= frozenset().union(*(one.keeps for one in accesses))
         used = {n.id for n in self._nodes if isinstance(n, ast.Name) and id(n) in inside}
         found: list[tuple[ast.alias, Edit]] = []
         for statement in self._nodes:
@@ -154,7 +159,7 @@ class Uses:
     @staticmethod
     def _goes(statement: ast.Import | ast.ImportFrom, alias: ast.alias, unneeded: set[str]) -> bool:
         full = alias.name if isinstance(statement, ast.Import) else f"{statement.module}.{alias.name}"
-        refused = full == "glob" or full in (*PATHS, *_OS, "glob.glob", "glob.iglob", "io.open", "os.makedirs")
+        refused = full in ("glob", *_OS, "glob.glob", "glob.iglob", "io.open", "os.makedirs") or is_refused(full)
         return refused and (alias.asname or alias.name) in unneeded
 
     # ── uses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,6 +172,10 @@ class Uses:
             return self._glob(call)
         if full in _OS or full == "os.makedirs":
             return self._os(call, full)
+        if full in COPIES or full in MOVES:
+            if len(call.args) != 2 or call.keywords:
+                return None
+            return self._placed(call, put(self._paths, call.args[0], call.args[1], full))
         if full in _READERS:
             return self._reader(call, full)
         if full in _WRITERS:
@@ -191,6 +200,8 @@ class Uses:
         code, is_safe, _ = self._paths.path(positional[0])
         if not code:
             return None
+        if is_always_secret(self._paths.folded(positional[0])):
+            return self._secret_text(call, code) if mode == "" and path is None else None
         options = [f'"{mode}"'] if mode else []
         options += [f"{name}={_no_braces(self._source.segment(value))}" for name, value in given.items()
                     if not (isinstance(value, ast.Constant) and value.value is None)]  # fmt: skip
@@ -202,6 +213,36 @@ class Uses:
             imports = frozenset(("import io",))
         return Access(call, call, is_safe and not self._seeks(), f"{_entry(code)}.open({', '.join(options)})",
                       is_binary=binary, inline=inline, inline_imports=imports)  # fmt: skip
+
+    def _secret_text(self, call: ast.Call, code: str) -> Access | None:
+        """`open(".env").read()`, `json.load(open("token.json"))`."""
+        around = self._source.parents.get(call)
+        outer = self._source.parents.get(around) if isinstance(around, ast.Attribute) else around
+        if not isinstance(outer, ast.Call):
+            return None
+        read = "{fs}.read_classified(" + _no_braces(code) + ")"
+        if isinstance(around, ast.Attribute) and not outer.args and not outer.keywords:
+            if around.attr in ("read", "readlines"):
+                return self._secret(outer, read + (".map(str.splitlines)" if around.attr == "readlines" else ""))
+        elif outer.args == [call] and not outer.keywords and self._paths.full(outer.func) == "json.load":
+            made = unparsed(outer.func).removesuffix("load") + "loads"
+            return self._secret(outer, f"{read}.map({made})") if "." in made else None
+        return None
+
+    def _secret_table(self, call: ast.Call, path: ast.expr, code: str) -> Access | None:
+        """`pd.read_csv("secrets/people.csv", sep=";")`: read in the vault."""
+        if call.args[:1] != [path]:
+            return None
+        more = [self._source.segment(one) for one in call.args[1:]]
+        more += [f"{one.arg}={self._source.segment(one.value)}" for one in call.keywords]
+        reading = f"{self._source.segment(call.func)}({', '.join(['io.StringIO(text)', *more])})"
+        text = "{fs}.read_classified(" + _no_braces(code) + ").map(lambda text: " + _no_braces(reading) + ")"
+        return self._secret(call, text, "import io")
+
+    def _secret(self, call: ast.Call, text: str, *imports: str) -> Access:
+        whole, rest = after_it(self._source, call)
+        text += f".map(lambda text: text{_no_braces(rest)})" if rest else ""
+        return Access(whole, whole, False, inline=text, imports=frozenset(imports), is_secret=True)
 
     def _seeks(self) -> bool:
         """Whether the cell moves about in open files, which an open file of the capability does not."""
@@ -224,6 +265,7 @@ class Uses:
         if full == "os.makedirs":
             options = {one.arg: one.value for one in call.keywords}
             text, same = "{}.mkdir()", "exist_ok" in options and unparsed(options["exist_ok"]) == "True"
+            same = same or self._is_known_to_be_new(call)
             if not options.keys() <= {"exist_ok"}:
                 return None
         else:
@@ -238,13 +280,36 @@ class Uses:
         simple = self._is_whole_statement(call) or ("mkdir" not in text and "delete" not in text)
         return Access(call, call, is_safe and same and simple, inline=text.format(_entry(code)))
 
+    def _is_known_to_be_new(self, call: ast.Call) -> bool:
+        """`if not os.path.exists(d): os.makedirs(d)`"""
+        branch = self._source.parents.get(self._source.parents.get(call, call))
+        if not isinstance(branch, ast.If) or not isinstance(branch.test, ast.UnaryOp) or branch.orelse:
+            return False
+        asked = branch.test.operand
+        return (
+            isinstance(branch.test.op, ast.Not)
+            and isinstance(asked, ast.Call)
+            and self._paths.full(asked.func) in ("os.path.exists", "os.path.isdir")
+            and [unparsed(one) for one in asked.args] == [unparsed(one) for one in call.args]
+        )
+
     def _path_method(self, call: ast.Call, path: ast.expr, method: str) -> Access | None:
         if method == "open":
             return self._opened(call, path)
         code, is_safe, _ = self._paths.path(path)
         if not code:
             return None
+        if is_listing(call):
+            tree = listed(self._paths, call, _entry(code))
+            return None if tree is None else _of_tree(call, tree)
+        if method in ("rename", "replace"):
+            if len(call.args) != 1 or call.keywords:
+                return None
+            return self._placed(call, put(self._paths, path, call.args[0], f"os.{method}"))
         options = {one.arg: unparsed(one.value) for one in call.keywords}
+        if method in ("read_text", "read_bytes") and is_always_secret(self._paths.folded(path)):
+            suffix = "_bytes" if method == "read_bytes" else ""
+            return self._secret(call, f"{_entry(code)}.read_classified{suffix}()")
         if method == "read_text" and not call.args and options.keys() <= {"encoding", "errors"}:
             given = ", ".join(f"{name}={value}" for name, value in options.items() if value != "None")
             inline = None if given else f"{_entry(code)}.read()"
@@ -269,6 +334,10 @@ class Uses:
             same = same and self._is_whole_statement(call)
         return Access(call, call, is_safe and same, inline=text.format(_entry(code)))
 
+    def _placed(self, call: ast.Call, tree: Tree | None) -> Access | None:
+        """A file that is put somewhere: the call is a statement, and so is what takes its place."""
+        return None if tree is None or not self._is_whole_statement(call) else _of_tree(call, tree)
+
     def _is_whole_statement(self, call: ast.Call) -> bool:
         return isinstance(self._source.parents.get(call), ast.Expr)
 
@@ -286,6 +355,8 @@ class Uses:
         code, is_safe, name = self._paths.path(path)
         if not code:
             return None
+        if is_always_secret(self._paths.folded(path)):
+            return self._secret_table(call, path, code) if _READERS[full] == "text" else None
         how = "bytes" if _READERS[full] == "text" and given & set(_OF_BYTES) else _READERS[full]
         inline, with_file, packed = f"io.BytesIO({_entry(code)}.read_bytes())", "{}", _compression(name)
         if name.endswith(_ARCHIVES) or (packed and not full.startswith("pandas.")):
@@ -343,6 +414,10 @@ class Uses:
             statement = self._source.statement(alias)
             if statement is not None:
                 yield statement
+
+
+def _of_tree(call: ast.Call, tree: Tree) -> Access:
+    return Access(call, call, tree.is_safe, inline=tree.text, imports=tree.imports, keeps=tree.keeps)
 
 
 def _entry(code: str) -> str:

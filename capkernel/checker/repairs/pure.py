@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from capkernel.checker.repairs.source import Edits, Repairs, Source, dotted, literal, names_in, safe, unparsed, unsafe
 from capkernel.diagnostics.model import Diagnostic, Edit, Span
@@ -23,7 +24,8 @@ def repairs(source: Source, diagnostic: Diagnostic) -> Repairs:
     inside = given is not None and node is not given and any(one is node for one in ast.walk(given))
     if call is not None and isinstance(given, ast.expr) and not inside:
         yield from _given(source, call, given, diagnostic)
-    if isinstance(given, ast.Lambda):
+    yield from _in_its_place(source, diagnostic, node if given is None else given)
+    if isinstance(given, ast.Lambda) and not _is_of_functions(diagnostic):
         yield from _in_lambda(source, call, given, node)
     yield from _in_definition(source, diagnostic)
     if isinstance(given, ast.Lambda) and call is not None:
@@ -41,6 +43,63 @@ def _map_call(source: Source, node: ast.AST) -> ast.Call | None:
         ):
             return current
         current = source.parents.get(current)
+    return None
+
+
+# ── what a name of functions is ──────────────────────────────────────────────────────────────────────────────────────
+
+_PLACE = re.compile(r"cell (\d+), line (\d+)")
+
+
+def _is_of_functions(diagnostic: Diagnostic) -> bool:
+    """Whether it is about a function in another shape than one that is sent: an effect is not what is wrong with it."""
+    return any(word in diagnostic.message for word in ("is decorated", "is taken out of")) or any(
+        one.type.startswith(("partial[", "Callable")) or "[Callable" in one.type or ", Callable" in one.type
+        for one in diagnostic.captured
+    )
+
+
+def _in_its_place(source: Source, diagnostic: Diagnostic, around: ast.AST) -> Repairs:
+    """A partial or a table of functions, by what it was bound to; a function out of a table by its own name."""
+    if not _is_of_functions(diagnostic):
+        return
+    for one in diagnostic.captured:
+        place = _PLACE.fullmatch(one.origin)
+        value = None if place is None else _bound_to(source, diagnostic, one.name, int(place[1]), int(place[2]))
+        used = [n for n in ast.walk(around) if isinstance(n, ast.Name) and n.id == one.name]
+        if value is None or len(used) != 1:
+            continue
+        item = source.parents.get(used[0])
+        key = item.slice if isinstance(item, ast.Subscript) and item.value is used[0] else None
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Dict):
+            for name, function in zip(value.keys, value.values, strict=True):
+                if isinstance(name, ast.Constant) and name.value == key.value and item is not None:
+                    text = unparsed(function)
+                    named = text if isinstance(function, ast.Name) else f"({text})"
+                    yield from unsafe("by its name", source.replace(item, text if item is around else named))
+        text = unparsed(value)
+        text = f"({text})" if isinstance(value, (ast.Lambda, ast.IfExp)) else text
+        edit = source.replace(used[0], text)
+        if isinstance(around, ast.Lambda):
+            yield from unsafe("write what it is in its place", edit)
+        elif isinstance(around, ast.expr) and item is not None:
+            rest = source.segment(around).removeprefix(one.name)
+            yield from unsafe("write what it is in its place", source.replace(around, f"lambda x: {text}{rest}(x)"))
+
+
+def _bound_to(source: Source, diagnostic: Diagnostic, name: str, cell: int, line: int) -> ast.expr | None:
+    """What the one assignment in that line of that cell gives to `name`."""
+    module = source.module
+    if cell != diagnostic.cell:
+        try:
+            module = ast.parse(source.earlier(cell))
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+    for node in [] if module is None else ast.walk(module):
+        if isinstance(node, ast.Assign) and node.lineno == line:
+            named = [one for one in node.targets if isinstance(one, ast.Name) and one.id == name]
+            if named:
+                return node.value
     return None
 
 

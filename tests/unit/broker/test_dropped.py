@@ -77,10 +77,10 @@ def test_a_write_that_is_under_way_keeps_its_value_until_it_is_done(session: Ses
 
 def test_when_the_worker_is_lost_so_is_all_it_held(session: Session) -> None:
     handles = {classify(session) for _ in range(3)}
-    pinned = session.broker._secrets.mint(pinned=True)
+    pinned = session.broker.posts._handles.mint(pinned=True)
     session.broker.worker_lost()
     assert {handle for handle, _ in session.vault.drops} == handles
-    assert session.broker._secrets.knows(pinned)
+    assert session.broker.posts._handles.knows(pinned)
 
 
 def test_too_many_at_once_end_the_worker(session: Session) -> None:

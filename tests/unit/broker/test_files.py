@@ -11,6 +11,7 @@ import time
 import pytest
 
 from capkernel.api.errors import CapabilityDenied, CapabilityRevoked
+from capkernel.broker.files import FileEffects
 from capkernel.policy import Exclusions, load_policy
 from capkernel.wire.plan import NOTHING, Plan, ScopeSite, Span
 from capkernel.wire.worker import Call, CallResult, CloseScope, Invoke, OpenScope
@@ -302,7 +303,7 @@ def test_an_unforeseen_error_is_a_failure_without_details(session, monkeypatch):
     def broken(*_: object) -> bytes:
         raise RuntimeError("super-secret detail")
 
-    monkeypatch.setattr(session.broker._files, "read", broken)
+    monkeypatch.setattr(FileEffects, "read", broken)
     with pytest.raises(RuntimeError) as caught:
         session.read("data/a.txt")
     assert "super-secret" not in str(caught.value)

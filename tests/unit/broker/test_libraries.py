@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from capkernel.api import FileSystem, membrane, request_file_system
 from capkernel.api.streams import Fetched
-from capkernel.broker import broker, opened
+from capkernel.broker import invocations, opened
 
 from .conftest import InProcess, Session
 
@@ -29,7 +29,7 @@ from .conftest import InProcess, Session
 def fs(session: Session, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[FileSystem]:
     monkeypatch.setattr(membrane, "_installed", [InProcess(session)])
     monkeypatch.setattr(opened, "PIECE", request.param)
-    monkeypatch.setattr(broker, "PIECE", request.param)
+    monkeypatch.setattr(invocations, "PIECE", request.param)
     with request_file_system(".") as granted:
         yield granted
 

@@ -47,7 +47,7 @@ def asking(start: Start, project: Path) -> Session:
 
 def test_every_method_of_the_wire_has_a_verb(asking: Session) -> None:
     known = {
-        *asking.broker._methods, "children", "walk", "open_read", "read_many", "read_classified",
+        *asking.broker._invocations._methods, "children", "walk", "open_read", "read_many", "read_classified",
         "read_classified_bytes", "write_classified",
     }  # fmt: skip
     assert known == VERB_OF_METHOD.keys()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from capkernel.broker.files import FileEffects
 from capkernel.policy import default_policy
 from capkernel.policy.model import Approvals
 from capkernel.wire.plan import Plan, ScopeSite, Span, Use
@@ -101,7 +102,7 @@ def test_a_bug_is_told_by_its_type_alone(session: Session, monkeypatch: pytest.M
     def fails(*_: object) -> bytes:
         raise ZeroDivisionError("/home/somebody")
 
-    monkeypatch.setattr(session.broker._files, "read", fails)
+    monkeypatch.setattr(FileEffects, "read", fails)
     answer, _ = session.broker.call_quickly(1, Invoke(entry, "read_bytes"))
     assert answer.error is not None
     assert answer.error.kind == "RuntimeError"

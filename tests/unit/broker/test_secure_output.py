@@ -41,7 +41,7 @@ class Stage:
         self.place = place
         broker = session.broker
         self.output = SecureOutput(self.file, self.vault, session.audit, broker.ledger, self.told.append)
-        broker.secure_output = self.output
+        broker.posts.secure_output = self.output
         self.handle = secrets.token_hex(16)
         broker.post(Classify(self.handle, "mine"), encode("v"))
 

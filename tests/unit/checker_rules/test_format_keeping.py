@@ -164,7 +164,7 @@ def test_the_lineage_holds_it_and_no_value_changes_it() -> None:
     mapped("lost", "nowhere", KEEPS)
     keeper.accept(Zip("pair", "a", "kept"), b"", None)
     found = {}
-    for name in list(keeper._entries):
+    for name in list(keeper._entries._known):
         keeper.accept(Describe(1, name), b"", None)
         found[name] = told[-1].format_kept  # type: ignore[attr-defined]
     assert {name for name, kept in found.items() if kept} == {"a", "kept", "again", "poison", "of_poison"}

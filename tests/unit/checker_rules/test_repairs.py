@@ -125,6 +125,20 @@ def test_offering_leaves_nothing_behind() -> None:
     assert "cell 1 would bind it and was refused" in verdict.diagnostics[0].help
 
 
+def test_a_failure_of_the_type_checker_at_a_repair_is_not_one_of_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = golden.new_session("standard")
+    (before,) = session.check(1, "open('a')\n").diagnostics  # type: ignore[union-attr]
+
+    def fails(*_: object) -> None:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(session, "_against", fails)
+    verdict = session.check(1, "open('a')\n")
+    assert isinstance(verdict, Rejected)
+    assert verdict.parting  # the process ends: what mypy left behind is not to be trusted
+    assert [(one.code, one.message) for one in verdict.diagnostics] == [(before.code, before.message)]
+
+
 def test_edits_are_applied_from_any_order_and_never_overlap() -> None:
     first, second = Edit(Span(1, 0, 1, 1), "x"), Edit(Span(2, 0, 2, 0), "new\n")
     assert apply_edits("a = 1\nb = 2\n", [second, first]) == "x = 1\nnew\nb = 2\n"

@@ -9,7 +9,7 @@ import inspect
 import pytest
 
 from capkernel.api.files import FileEntry, FileSystem
-from capkernel.checker.captures.uses import VERBS_OF
+from capkernel.checker.captures.verbs import VERBS_OF
 from capkernel.wire.authority import authority_line
 from capkernel.wire.plan import VERB_OF_METHOD, VERBS
 

@@ -6,16 +6,35 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.core import inputtransformer2
+from jupyter_client.session import msg_header
 
 from capkernel.kernel import runtime_dir
 from capkernel.kernel.__main__ import clean_environment, configured_places
 from capkernel.kernel.cell_text import CellRefused, CellTexts, help_wanted
+from capkernel.kernel.kernel import _is_plain
 from capkernel.kernel.records import History
 
 TEXTS = CellTexts()
+
+
+@pytest.mark.parametrize(
+    ("header", "plain"),
+    [
+        (msg_header("1", "execute_request", "person", "s"), True),
+        ({"msg_id": "1", "subshell_id": None}, True),
+        ({"msg_id": "1", "username": "Zoë"}, False),  # slower, and works
+        ({"msg_id": "1", "username": "\ud800"}, False),  # no message can have such a parent
+        ({"msg_id": "1", "\ud800": "x"}, False),
+        ({"msg_id": "1", "date": float("nan")}, False),
+        ({"msg_id": "1", "more": {"deep": "\ud800"}}, False),
+    ],
+)
+def test_plain_headers(header: dict[str, Any], plain: bool) -> None:
+    assert _is_plain(header) is plain
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import zmq
@@ -86,5 +87,41 @@ def test_those_who_come_while_much_is_said_are_welcomed_too(context: zmq.Context
         for listener in listeners:
             listener.close()
         publisher.close()
+
+    asyncio.run(session())
+
+
+def test_what_is_to_be_said_soon_is_said_after_the_turn_and_never_overtaken(
+    context: zmq.Context[zmq.Socket[bytes]],
+) -> None:
+    async def session() -> None:
+        socket, address = bound(context)
+        publisher = Publisher(socket, Session(key=b"k"), IOLoop.current())
+        listener = subscriber(address)
+        await received(listener, 1)
+        said: list[bytes] = []
+
+        def say(text: bytes) -> None:
+            said.append(text)
+            publisher.send_multipart([text])
+
+        publisher.soon(partial(say, b"busy"))
+        publisher.soon(partial(say, b"input"))
+        assert said == []
+        assert await received(listener, 2) == [[b"busy"], [b"input"]]  # nothing else had to be published for it
+
+        publisher.soon(partial(say, b"busy"))
+        publisher.soon(partial(say, b"input"))
+        say(b"output")
+        assert said[2:] == [b"output", b"busy", b"input"]  # `output` was made before, and waited for the two
+        assert await received(listener, 3) == [[b"busy"], [b"input"], [b"output"]]
+
+        publisher.soon(partial(say, b"busy"))
+        thread = threading.Thread(target=publisher.send_multipart, args=([b"of a thread"],))
+        thread.start()
+        thread.join()
+        assert await received(listener, 2) == [[b"busy"], [b"of a thread"]]
+        publisher.close()
+        listener.close()
 
     asyncio.run(session())

@@ -19,7 +19,7 @@ from capkernel.broker.audit import AuditLog
 from capkernel.broker.ledger import MAX_PARENTS, MAX_TEXT, Ledger, Origin
 from capkernel.kernel import view
 from capkernel.kernel.view import ViewServer
-from capkernel.vault.client import VaultFailed
+from capkernel.vault.processes import VaultFailed
 from capkernel.viewer import link as viewer_link
 from capkernel.viewer.link import Link, LinkRefused
 from capkernel.wire.frames import FrameReader, encode

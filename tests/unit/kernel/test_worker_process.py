@@ -63,6 +63,7 @@ class Stage:
         call_quickly: Callable[[int, Invoke], tuple[CallResult, bytes]] | None = None,
     ) -> None:
         ours, self.theirs = socket.socketpair()
+        requests, self.requests = socket.socketpair()
         quick, self.quick = socket.socketpair()
         out, self.stdout = os.pipe()
         err, self.stderr = os.pipe()
@@ -90,7 +91,7 @@ class Stage:
             self.seen.append(message)
 
         self.worker = WorkerProcess(
-            Spawned(self.child, ours, quick, out, err, lambda: problems or [], clean),
+            Spawned(self.child, ours, requests, quick, out, err, lambda: problems or [], clean),
             Handlers(
                 published=self.seen.append,
                 comm=lambda message, blob: self.seen.append((message, blob)),
@@ -108,11 +109,13 @@ class Stage:
         for message in messages:
             self.theirs.sendall(message if isinstance(message, bytes) else encode(message))
 
-    def heard(self) -> list[Any]:
+    def heard(self, link: socket.socket | None = None) -> list[Any]:
+        """On the link, or on `link`."""
         reader: FrameReader[Any] = FrameReader(ToWorker)
-        self.theirs.setblocking(False)
+        link = link or self.theirs
+        link.setblocking(False)
         try:
-            reader.feed(self.theirs.recv(1 << 20))
+            reader.feed(link.recv(1 << 20))
         except BlockingIOError:
             return []
         return [message for message, _ in reader.frames()]
@@ -131,6 +134,7 @@ def play(scene: Callable[[Stage], Awaitable[None]], stage: Stage | None = None) 
     for descriptor in (stage.stdout, stage.stderr):
         os.close(descriptor)
     stage.theirs.close()
+    stage.requests.close()
     stage.quick.close()
     return stage
 
@@ -150,7 +154,9 @@ def test_a_good_start_and_end() -> None:
         await started(stage)
         future = stage.worker.request(Complete(4, "x", 1))
         await a_moment()
-        assert stage.heard() == [Complete(4, "x", 1)]
+        assert stage.heard(stage.requests) == [Complete(4, "x", 1)]
+        assert stage.heard() == []
+        stage.requests.sendall(b"x" * 1000)  # nobody hears it
         stage.say(Published(4, "stream", {}), Finished(4, {"status": "ok"}))
         assert (await future).content == {"status": "ok"}
 
@@ -158,6 +164,16 @@ def test_a_good_start_and_end() -> None:
     assert stage.child.killed
     assert stage.cleaned
     assert stage.seen == [Published(4, "stream", {}), "ended"]
+
+
+def test_a_worker_that_takes_no_requests_is_ended() -> None:
+    async def scene(stage: Stage) -> None:
+        await started(stage)
+        stage.requests.close()
+        with pytest.raises(WorkerDied):
+            await asyncio.wait_for(stage.worker.request(Complete(4, "x", 1)), 30)
+
+    assert play(scene).child.killed
 
 
 @pytest.mark.parametrize(

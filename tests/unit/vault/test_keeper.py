@@ -6,33 +6,23 @@ import os
 from pathlib import Path
 
 import pytest
+from played_keeper import PlayedKeeper
 
-from capkernel.vault.keeper import Keeper, Message
+from capkernel.vault.keeper import Keeper
 from capkernel.wire.errors import RemoteProtocolError
-from capkernel.wire.plan import CodeKey
 from capkernel.wire.values import decode, encode
 from capkernel.wire.vault import (
     Begin,
     Count,
-    Describe,
-    Described,
     Fill,
-    FunctionBundle,
-    Job,
     Limits,
-    Map,
-    Piece,
     Put,
     Settle,
     Settled,
-    Status,
     Write,
     Written,
     Zip,
 )
-
-BUNDLE = FunctionBundle(CodeKey(1, 1, "<lambda>", (1, 0, 1, 5)))
-NOTHING = encode({"globals": {}, "closure": {}})
 
 
 class Handle:
@@ -44,42 +34,7 @@ def captured(*names: str) -> bytes:
     return encode({"globals": {name: Handle(name) for name in names}}, handle_of=lambda it: getattr(it, "name", None))
 
 
-class Played:
-    """A keeper, what it told the kernel, and the jobs it started."""
-
-    def __init__(self, limits: Limits | None = None, *, runner: bool = True) -> None:
-        self.told: list[object] = []
-        self.jobs: list[tuple[Job, list[tuple[Piece, bytes]]]] = []
-        self.runner = runner
-        self.keeper = Keeper(tell=self.told.append, start=self._start)
-        self.send(Begin(limits or Limits()))
-
-    def _start(self, job: Job, pieces: list[tuple[Piece, bytes]]) -> bool:
-        if self.runner:
-            self.jobs.append((job, pieces))
-        return self.runner
-
-    def send(self, message: Message, blob: bytes = b"", descriptor: int | None = None) -> None:
-        self.keeper.accept(message, blob, descriptor)
-
-    def put(self, handle: str, value: object, origin: str = "", label: str = "") -> None:
-        self.send(Put(handle, origin, label), encode(value))
-
-    def map(self, new: str, source: str, blob: bytes = NOTHING) -> None:
-        self.send(Map(new, source, BUNDLE), blob)
-
-    def described(self, handle: str) -> Described:
-        self.send(Describe(7, handle))
-        answer = self.told.pop()
-        assert isinstance(answer, Described)
-        return answer
-
-    def status(self) -> Status:
-        self.send(Count(7))
-        answer = self.told.pop()
-        assert isinstance(answer, Status)
-        return answer
-
+class Played(PlayedKeeper):
     def write(self, handle: str, path: Path, limit: int = 1000) -> None:
         self.send(Write(9, handle, limit), b"", os.open(path, os.O_WRONLY | os.O_CREAT))
 
@@ -259,4 +214,4 @@ def test_the_first_message_is_begin_and_comes_once() -> None:
 def test_no_value_is_in_a_repr() -> None:
     played = Played()
     played.put("a", "canary")
-    assert "canary" not in repr(played.keeper._entries)
+    assert "canary" not in repr(played.keeper._entries["a"])

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from played_keeper import PlayedKeeper
 
-from capkernel.vault.keeper import Keeper
 from capkernel.vault.mirror import BAR, MAX_ENTRY, append_entry, entry
 from capkernel.vault.render import render, rendered_plain
 from capkernel.wire.plan import CodeKey
 from capkernel.wire.shown import Poison, Text
 from capkernel.wire.values import decode, encode
-from capkernel.wire.vault import Begin, FunctionBundle, Job, Limits, Map, Mirror, Mirrored, Piece, Put, SecureFile
+from capkernel.wire.vault import FunctionBundle, Map, Mirror, Mirrored, Put, SecureFile
 
 HOSTILE = (
     "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\x00\x7f",  # a terminal
@@ -80,17 +80,11 @@ def test_appending_says_what_the_system_refused(tmp_path: Path) -> None:
         os.close(number)
 
 
-class Played:
-    """A keeper, the jobs it started, what it told the kernel."""
-
+class Played(PlayedKeeper):
     def __init__(self, place: Path | None) -> None:
-        self.told: list[Any] = []
-        self.jobs: list[tuple[Job, list[tuple[Piece, bytes]]]] = []
-        self.keeper = Keeper(tell=self.told.append, start=lambda *job: not self.jobs.append(job))
-        self.keeper.accept(Begin(Limits()), b"", None)
+        super().__init__()
         if place is not None:
-            fd = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            self.keeper.accept(SecureFile(), b"", fd)
+            self.send(SecureFile(), descriptor=os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
 
     def finish(self, result: bytes | None, reason: str = "") -> None:
         self.keeper.job_done(result, reason)

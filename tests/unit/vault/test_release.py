@@ -5,93 +5,43 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from played_keeper import KEY, PUBLIC, PlayedKeeper
 
-from capkernel.vault.keeper import Keeper, Message
 from capkernel.vault.lineage import MAX_DROPPED, Lineage
 from capkernel.vault.retained import Retained
 from capkernel.vault.seal import unseal
-from capkernel.wire.plan import CodeKey
 from capkernel.wire.shown import Release as ShownRelease
-from capkernel.wire.shown import Shown, Unknown, from_json, release_from_json, release_name
+from capkernel.wire.shown import Unknown, release_from_json, release_name
 from capkernel.wire.values import decode, encode
 from capkernel.wire.vault import (
-    Begin,
-    Count,
-    Describe,
-    Described,
-    FunctionBundle,
-    Job,
     Limits,
-    Map,
-    Piece,
-    Put,
     Release,
     ReleaseShown,
-    Reveal,
-    Revealed,
     ShowRelease,
-    Status,
     Write,
     Written,
 )
 
-KEY = X25519PrivateKey.generate()
-PUBLIC = KEY.public_key().public_bytes_raw()
-BUNDLE = FunctionBundle(CodeKey(1, 1, "<lambda>", (1, 0, 1, 5)))
 
-
-class Played:
-    """A keeper, what it told the kernel, and the jobs it started."""
-
+class Played(PlayedKeeper):
     def __init__(self, kept: int, kept_bytes: int = 1 << 20) -> None:
-        self.told: list[object] = []
-        self.jobs: list[tuple[Job, list[tuple[Piece, bytes]]]] = []
-        self.keeper = Keeper(tell=self.told.append, start=self._start)
-        self.send(Begin(Limits(kept_values=kept, kept_bytes=kept_bytes)))
+        super().__init__(Limits(kept_values=kept, kept_bytes=kept_bytes))
 
-    def _start(self, job: Job, pieces: list[tuple[Piece, bytes]]) -> bool:
-        self.jobs.append((job, pieces))
-        return True
-
-    def send(self, message: Message, blob: bytes = b"", descriptor: int | None = None) -> None:
-        self.keeper.accept(message, blob, descriptor)
-
-    def put(self, *handles: str) -> None:
+    def hold(self, *handles: str) -> None:
         for handle in handles:
-            self.send(Put(handle, ""), encode(f"the value of {handle}"))
-
-    def map(self, new: str, source: str) -> None:
-        self.send(Map(new, source, BUNDLE), encode({"globals": {}, "closure": {}}))
+            self.put(handle, f"the value of {handle}")
 
     def release(self, *handles: str, shown: bool = False) -> None:
         self.send(Release(handles, (shown,) * len(handles)))
 
     def there(self, *handles: str) -> list[str]:
         """Which of them the keeper still knows."""
-        found = []
-        for handle in handles:
-            self.send(Describe(7, handle))
-            answer = self.told.pop()
-            assert isinstance(answer, Described)
-            found += [handle] if answer.state != "unknown" else []
-        return found
-
-    def status(self) -> Status:
-        self.send(Count(7))
-        answer = self.told.pop()
-        assert isinstance(answer, Status)
-        return answer
-
-    def last_shown(self, handle: str) -> Shown:
-        answer = self.told.pop()
-        assert isinstance(answer, Revealed)
-        return from_json(unseal(answer.sealed, KEY, handle))
+        return [handle for handle in handles if self.described(handle).state != "unknown"]
 
 
 def test_the_newest_are_kept_and_those_that_were_shown_before_the_others() -> None:
     played = Played(kept=3)
-    played.put("a", "b", "c", "d", "e", "held")
+    played.hold("a", "b", "c", "d", "e", "held")
     played.release("a", shown=True)
     played.release("b", "c")
     assert played.there("a", "b", "c") == ["a", "b", "c"]
@@ -103,7 +53,7 @@ def test_the_newest_are_kept_and_those_that_were_shown_before_the_others() -> No
 
 def test_bytes_are_bounded_as_well_and_given_back() -> None:
     played = Played(kept=100, kept_bytes=len(encode("the value of a")) * 2)
-    played.put("a", "b", "c", "d")
+    played.hold("a", "b", "c", "d")
     before = played.status()
     played.release("a", "b", "c")
     after = played.status()
@@ -114,7 +64,7 @@ def test_bytes_are_bounded_as_well_and_given_back() -> None:
 
 def test_with_nothing_kept_all_goes_and_a_release_said_twice_changes_nothing() -> None:
     played = Played(kept=0)
-    played.put("a", "b")
+    played.hold("a", "b")
     played.release("a", "nobody")
     played.release("a", "a")
     assert played.there("a", "b") == ["b"]
@@ -122,7 +72,7 @@ def test_with_nothing_kept_all_goes_and_a_release_said_twice_changes_nothing() -
 
 def test_what_was_posted_before_is_done_first() -> None:
     played = Played(kept=0)
-    played.put("a")
+    played.hold("a")
     played.map("m", "a")
     played.map("n", "m")
     played.release("a", "m")
@@ -135,7 +85,7 @@ def test_what_was_posted_before_is_done_first() -> None:
 
 def test_a_write_that_waits_is_written(tmp_path: Path) -> None:
     played = Played(kept=0)
-    played.put("a")
+    played.hold("a")
     played.map("m", "a")
     played.send(Write(9, "m", 100), b"", os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT))
     played.release("a", "m")
@@ -147,7 +97,7 @@ def test_a_write_that_waits_is_written(tmp_path: Path) -> None:
 
 def test_poison_is_released_too() -> None:
     played = Played(kept=1)
-    played.put("a")
+    played.hold("a")
     played.map("m", "a")
     played.keeper.job_done(None, "ValueError")
     played.release("m", "a")
@@ -156,26 +106,26 @@ def test_poison_is_released_too() -> None:
 
 def test_a_value_that_goes_while_the_person_looks_is_told_to_be_gone() -> None:
     played = Played(kept=0)
-    played.put("a", "b", "c")
+    played.hold("a", "b", "c")
     played.map("m", "a")
-    played.send(Reveal(5, "b", PUBLIC))  # waits for the job
+    played.reveal("b")  # waits for the job
     played.send(ShowRelease(6, "c", PUBLIC))
     # The queue is behind the person's: what is looked at is rendered before the release. So take it away by hand.
-    played.keeper._entries.pop("b")
-    played.keeper._entries.pop("c")
+    played.keeper._entries._known.pop("b")
+    played.keeper._entries._known.pop("c")
     played.keeper.job_done(encode(1))
     answer = played.told.pop()
     assert isinstance(answer, ReleaseShown)
     shown = release_from_json(unseal(answer.sealed, KEY, release_name("c")))
     assert shown == ShownRelease(problem="the vault has no such value any more")
-    assert played.last_shown("b") == Unknown()
+    assert played.shown("b") == Unknown()
 
 
 def test_a_value_that_goes_while_it_is_rendered_for_a_release_is_not_released() -> None:
     played = Played(kept=0)
-    played.put("c")
+    played.hold("c")
     played.send(ShowRelease(6, "c", PUBLIC))
-    played.keeper._entries.pop("c")
+    played.keeper._entries._known.pop("c")
     played.keeper.job_done(encode("'the value of c'"))
     answer = played.told.pop()
     assert isinstance(answer, ReleaseShown)

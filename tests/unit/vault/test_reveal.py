@@ -14,20 +14,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from played_keeper import KEY, PUBLIC, PlayedKeeper
 
 from capkernel.vault import render as rendering
-from capkernel.vault.keeper import Keeper
 from capkernel.vault.render import render, rendered
 from capkernel.vault.seal import seal, unseal
 from capkernel.wire import shown as wire
-from capkernel.wire.plan import CodeKey
 from capkernel.wire.shown import MAX_JSON_BYTES, Poison, Shown, from_json
 from capkernel.wire.shown_text import what
 from capkernel.wire.values import encode
-from capkernel.wire.vault import Begin, FunctionBundle, Job, Limits, Map, Piece, Put, Reveal, Revealed
+from capkernel.wire.vault import FunctionBundle, Revealed
 
-KEY = X25519PrivateKey.generate()
-PUBLIC = KEY.public_key().public_bytes_raw()
 CANARY = "canary-" + uuid.uuid4().hex
 
 
@@ -211,41 +208,8 @@ def test_a_key_that_is_none_is_refused(key: bytes) -> None:
 # ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Played:
-    """A keeper, what it told the kernel, and the jobs it started."""
-
-    def __init__(self, *, runner: bool = True) -> None:
-        self.told: list[object] = []
-        self.jobs: list[tuple[Job, list[tuple[Piece, bytes]]]] = []
-        self.runner = runner
-        self.keeper = Keeper(tell=self.told.append, start=self._start)
-        self.keeper.accept(Begin(Limits()), b"", None)
-
-    def _start(self, job: Job, pieces: list[tuple[Piece, bytes]]) -> bool:
-        if self.runner:
-            self.jobs.append((job, pieces))
-        return self.runner
-
-    def put(self, handle: str, value: object) -> None:
-        self.keeper.accept(Put(handle, ""), encode(value), None)
-
-    def map(self, new: str, source: str) -> None:
-        bundle = FunctionBundle(CodeKey(1, 1, "<lambda>", (1, 0, 1, 5)))
-        self.keeper.accept(Map(new, source, bundle), encode({"globals": {}, "closure": {}}), None)
-
-    def reveal(self, handle: str, key: bytes = PUBLIC) -> None:
-        self.keeper.accept(Reveal(5, handle, key), b"", None)
-
-    def shown(self, handle: str) -> Shown:
-        """The last answer, opened."""
-        answer = self.told.pop()
-        assert isinstance(answer, Revealed)
-        assert answer.ticket == 5
-        return from_json(unseal(answer.sealed, KEY, handle))
-
-
 def test_a_value_is_rendered_by_a_job_and_leaves_sealed() -> None:
-    played = Played()
+    played = PlayedKeeper()
     played.put("a", CANARY)
     played.reveal("a")
     (job, pieces) = played.jobs[0]
@@ -258,7 +222,7 @@ def test_a_value_is_rendered_by_a_job_and_leaves_sealed() -> None:
 
 
 def test_unknown_pending_and_poison_are_answered_at_once_and_look_alike_from_outside() -> None:
-    played = Played()
+    played = PlayedKeeper()
     played.put("a", 1)
     played.map("m", "a")
     for handle, expected in (("nobody", wire.Unknown()), ("m", wire.Pending())):
@@ -271,7 +235,7 @@ def test_unknown_pending_and_poison_are_answered_at_once_and_look_alike_from_out
 
 
 def test_a_person_does_not_wait_for_the_queue_but_for_the_running_job() -> None:
-    played = Played()
+    played = PlayedKeeper()
     played.put("a", 1)
     played.map("m1", "a")
     played.map("m2", "a")
@@ -285,7 +249,7 @@ def test_a_person_does_not_wait_for_the_queue_but_for_the_running_job() -> None:
 
 
 def test_a_reveal_makes_no_value_and_no_lineage() -> None:
-    played = Played()
+    played = PlayedKeeper()
     played.put("a", 1)
     before = played.keeper._status(0)
     played.reveal("a")
@@ -295,7 +259,7 @@ def test_a_reveal_makes_no_value_and_no_lineage() -> None:
 
 @pytest.mark.parametrize("result", [None, b"nonsense", encode(3), encode(b"x")])
 def test_a_rendering_that_fails_says_so_and_the_value_stays(result: bytes | None) -> None:
-    played = Played()
+    played = PlayedKeeper()
     played.put("a", 1)
     played.reveal("a")
     played.keeper.job_done(result, "MemoryError")
@@ -307,7 +271,7 @@ def test_a_rendering_that_fails_says_so_and_the_value_stays(result: bytes | None
 
 
 def test_a_bad_key_gets_nothing() -> None:
-    played = Played()
+    played = PlayedKeeper()
     played.put("a", CANARY)
     played.reveal("a", b"short")
     played.keeper.job_done(encode(rendered(CANARY)))
@@ -315,7 +279,7 @@ def test_a_bad_key_gets_nothing() -> None:
 
 
 def test_without_a_runner_a_reveal_waits_for_one() -> None:
-    played = Played(runner=False)
+    played = PlayedKeeper(runner=False)
     played.put("a", 1)
     played.reveal("a")
     assert played.told == []

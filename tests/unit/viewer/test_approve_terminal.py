@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from asking_session import WAIT, AskingSession, asking_session
+from terminal_screen import TypedTerminal
 
 from capkernel.broker.approvals import Granted
 from capkernel.policy.decision import AskPerson, Denied
@@ -21,44 +20,14 @@ HANDLE = "a1" * 16
 WRITE = AskPerson("files.write", "write the file a", ("a",), (("path", "a"),), reason='x"\nAllow? yes')
 
 
-class Screen(io.StringIO):
-    """What was written since it was last waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._changed = threading.Condition()
-        self._read = 0
-
-    def flush(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, words: str) -> str:
-        with self._changed:
-            assert self._changed.wait_for(lambda: words in self.getvalue()[self._read :], WAIT), self.getvalue()
-            seen, self._read = self.getvalue()[self._read :], len(self.getvalue())
-            return seen
-
-
-class Terminal:
+class Terminal(TypedTerminal):
     def __init__(self, *sessions: AskingSession) -> None:
-        self.screen = Screen()
         self.secret = ""
-        read, self._write = os.pipe()
-        self._source = os.fdopen(read)
-        program = _Terminal(lambda: [one.found for one in sessions], self._source, self.screen, lambda _: self.secret)
-        self._thread = threading.Thread(target=program.serve, daemon=True)
-        self._thread.start()
-
-    def type(self, line: str, until: str) -> str:
-        os.write(self._write, f"{line}\n".encode())
-        return self.screen.until(until)
-
-    def close(self) -> None:
-        os.close(self._write)
-        self._thread.join(WAIT)
-        assert not self._thread.is_alive()
-        self._source.close()
+        super().__init__(
+            lambda typed, screen: (
+                _Terminal(lambda: [one.found for one in sessions], typed, screen, lambda _: self.secret).serve
+            )
+        )
 
 
 @pytest.fixture

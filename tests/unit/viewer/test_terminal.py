@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from asking_session import AskingSession, asking_session
+from terminal_screen import TypedTerminal
 
 from capkernel.policy.decision import AskPerson
 from capkernel.viewer import terminal
 from capkernel.viewer.terminal import _Terminal
 
 ONE, TWO = "a1" * 16, "b2" * 16
-WAIT = 30.0
 
 
-class Screen(io.StringIO):
-    """What was written since it was last waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._changed = threading.Condition()
-        self._read = 0
-
-    def flush(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, words: str) -> str:
-        with self._changed:
-            assert self._changed.wait_for(lambda: words in self.getvalue()[self._read :], WAIT), self.getvalue()
-            seen, self._read = self.getvalue()[self._read :], len(self.getvalue())
-            return seen
-
-
-class Terminal:
+class Terminal(TypedTerminal):
     def __init__(self, session: AskingSession) -> None:
-        self.screen = Screen()
-        read, self._write = os.pipe()
-        self._source = os.fdopen(read)
-        self._thread = threading.Thread(target=_Terminal(session.found, self._source, self.screen).serve)
-        self._thread.start()
-
-    def type(self, line: str, until: str) -> str:
-        os.write(self._write, f"{line}\n".encode())
-        return self.screen.until(until)
-
-    def close(self) -> None:
-        os.close(self._write)
-        self._thread.join(WAIT)
-        assert not self._thread.is_alive()
-        self._source.close()
+        super().__init__(lambda typed, screen: _Terminal(session.found, typed, screen).serve)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from viewer_server import viewer_server
 
 from capkernel.viewer import web
 from capkernel.viewer.sessions import Session
@@ -66,12 +66,8 @@ class Client:
 
 @pytest.fixture
 def server() -> Iterator[ViewerServer]:
-    made = ViewerServer(lambda: [SESSION])
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.close()
-    thread.join(10)
+    with viewer_server(lambda: [SESSION]) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from capkernel.checker.protocol import Accepted, Check, Commit, Committed, Progress, Rejected, Started
 from capkernel.checker.turns import Turns
+from capkernel.wire import states
 from capkernel.wire.errors import LocalProtocolError, RemoteProtocolError
 from capkernel.wire.plan import NOTHING
 from capkernel.wire.states import KeeperLink, RunnerLink, WorkerLink
 from capkernel.wire.vault import (
+    Answer,
     Begin,
     Count,
     Describe,
     Described,
     Ended,
+    FromKeeper,
     KeeperReady,
     Limits,
     Mirror,
     Mirrored,
     NewRunner,
+    Request,
     RunnerLost,
     RunnerReady,
     SecureFile,
     Settle,
     Settled,
     Status,
+    ToKeeper,
     Write,
     Written,
 )
@@ -115,6 +120,12 @@ def test_out_of_turn(kind: type, steps: list[tuple[str, Any]]) -> None:
         error = RemoteProtocolError
     with pytest.raises(error):
         play(link, steps[-1:])
+
+
+def test_every_request_to_the_keeper_has_its_answer() -> None:
+    assert states._ANSWERS.keys() == {kind for kind in get_args(ToKeeper) if issubclass(kind, Request)}
+    answers = [kind for kind in get_args(FromKeeper) if issubclass(kind, Answer)]
+    assert sorted(kind.__name__ for kind in states._ANSWERS.values()) == sorted(kind.__name__ for kind in answers)
 
 
 def test_lawful_orders() -> None:
