@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
+
+from capkernel.bridge.run import read_notebook, write_notebook
 
 
 def capkernel(*arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
@@ -21,6 +25,25 @@ def save(path: Path, *cells: tuple[str, ...]) -> Path:
     made = [new_code_cell(source, metadata={"tags": list(tags)}) for source, *tags in cells]
     nbformat.write(new_notebook(cells=made), path)
     return path
+
+
+def test_cells_without_an_id_and_two_with_the_same_get_one(tmp_path: Path) -> None:
+    path = tmp_path / "n.ipynb"
+    cell = {"cell_type": "code", "metadata": {}, "source": "1", "outputs": [], "execution_count": None}
+    cells = [cell, cell | {"id": "same"}, cell | {"id": "same"}]
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(Exception, match="id"):
+            nbformat.validate(json.loads(path.read_text()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reader of notebooks tells of it
+        write_notebook(read_notebook(path), path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        saved = json.loads(path.read_text())
+        nbformat.validate(saved)
+    assert len({one["id"] for one in saved["cells"]}) == 3
 
 
 def test_runs_every_cell_and_saves_the_outputs(project: Path) -> None:

@@ -91,6 +91,17 @@ def test_children_leave_out_links_that_lead_nowhere_or_out(
     assert "up" not in [path for _handle, path in session.do(narrow, ".", "children")]  # for this view it leads out
 
 
+def test_names_that_are_no_text_are_left_out(session: Session, tree: Path) -> None:
+    with open(os.path.join(os.fsencode(tree), b"b\xff.txt"), "wb") as file:
+        file.write(b"x")
+    os.mkdir(os.path.join(os.fsencode(tree), b"d\xff"))
+    assert {"b\udcff.txt", "d\udcff"} <= set(os.listdir(tree))
+    for method in ("walk", "children", "files"):
+        found = names(session, "t", method)
+        assert "t/a.txt" in found
+        assert not [name for name in found if not name.isascii()]
+
+
 def test_a_classified_directory_is_not_walked(session: Session, tree: Path) -> None:
     with pytest.raises(CapabilityDenied, match="classified"):
         names(session, "t/secrets")
