@@ -215,6 +215,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _body(self) -> Asked:
         length = self.headers.get("Content-Length", "")
+        if self.headers.get("Transfer-Encoding") is not None:  # two readings of where a request ends
+            raise _Refusal(411, "a request says its length")
         if not (length.isascii() and length.isdigit()) or len(length) > 6 or int(length) > MAX_BODY:
             raise _Refusal(413, f"a request has at most {MAX_BODY} bytes")
         try:
@@ -240,6 +242,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """What is no request at all: the parent would answer with a page of its own, without our headers."""
+        self.close_connection = True
+        self._send_json(code, {"error": "not a request of this page"})
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the parent's name
         """Nothing is logged."""

@@ -14,6 +14,7 @@ from capkernel.checker.captures.instead import in_its_place, its_parts, without_
 from capkernel.checker.captures.known import Class, Context, Entry, Function, Imported, Made, View
 from capkernel.checker.captures.paths import path_of
 from capkernel.checker.captures.reach import (
+    CHANGED_IN_PLACE,
     MUTATING,
     MUTATING_FUNCTIONS,
     PURE_API,
@@ -70,6 +71,9 @@ class Judge(Protocol):
 
     def mutated_parameters(self, function: Function) -> set[str]:
         """Names of the parameters that the body stores into."""
+
+
+_MOST_HOPS = 8  # from one local name to the next
 
 
 class Walk:
@@ -347,6 +351,10 @@ class Walk:
 
     def _store(self, node: ast.AST) -> None:
         root = stored_root_of(node)
+        if root is None and isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            typ = self.context.type_of(node.target)
+            if typ is not None and any(info.fullname in CHANGED_IN_PLACE for info in instances(typ)):
+                root = node.target  # `mine = kept` and `mine += [x]`
         if root is not None:
             self._refuse_store(root, node)
 
@@ -362,17 +370,29 @@ class Walk:
                 return
         self.refuse(node, f"writes to `{name}`, which it captures", name, shown(self.context.type_of(root)))
 
-    def _alias_of(self, name: ast.Name, owner: Scope | None) -> str:
-        """The captured name that a local one is another name for, or ""."""
-        if owner is None:
-            return ""
-        for binding in owner.bindings.get(name.id, ()):
-            root = None if binding.value is None else root_of(binding.value)
-            if root is None or root.id == name.id or self.is_own(self.context.scopes.owner(root)):
+    def _alias_of(self, name: ast.Name, owner: Scope | None, hops: int = 0) -> str:
+        """The captured name that a local one is another name for, or for an item of, or ""."""
+        bindings = () if owner is None else owner.bindings.get(name.id, ())
+        for binding in bindings:
+            value = binding.value
+            if value is None and len(bindings) == 1:
+                value = self._iterated(binding.node)  # `for row in kept`
+            root = None if value is None else root_of(value)
+            if root is None or root.id == name.id:
                 continue
-            if not path_of(root, self.context, self.purity.view):
+            of_root = self.context.scopes.owner(root)
+            if self.is_own(of_root):
+                found = self._alias_of(root, of_root, hops + 1) if hops < _MOST_HOPS else ""
+                if found:
+                    return found
+            elif not path_of(root, self.context, self.purity.view):
                 return root.id
         return ""
+
+    def _iterated(self, target: ast.AST) -> ast.expr | None:
+        """What a loop or comprehension takes the items from that it binds to `target`."""
+        loop = self.context.parents.get(target)
+        return loop.iter if isinstance(loop, (ast.For, ast.comprehension)) and loop.target is target else None
 
     # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -44,6 +44,18 @@ MUTATING = frozenset(
         "partition_inplace",
     )
 )
+CHANGED_IN_PLACE = frozenset(
+    (
+        "builtins.list",
+        "builtins.dict",
+        "builtins.set",
+        "builtins.bytearray",
+        "collections.deque",
+        "collections.Counter",
+        "numpy.ndarray",
+    )
+)
+"""Types whose `x += y` changes the object that `x` names."""
 MUTATING_FUNCTIONS = frozenset(
     (
         "heapq.heappush",

@@ -50,7 +50,8 @@ class Client:
             connection.endheaders(data)
             answer = connection.getresponse()
             content = answer.read()
-            said = json.loads(content) if answer.getheader("Content-Type") == "application/json" else {}
+            is_json = answer.getheader("Content-Type") == "application/json"
+            said = json.loads(content) if content and is_json else {}  # HEAD has none
             return answer.status, said, answer.headers
         finally:
             connection.close()
@@ -100,6 +101,7 @@ REFUSED: list[tuple[int, dict[str, Any]]] = [
     (403, {"X_Capkernel_Key": "é"}),
     (403, {"without": ("X-Capkernel-Key",)}),
     (415, {"Content_Type": "text/plain"}),
+    (411, {"Transfer_Encoding": "chunked"}),
 ]
 
 
@@ -155,6 +157,8 @@ def test_before_a_link_was_opened_nobody_is_in(server: ViewerServer) -> None:
 def test_every_answer_carries_the_headers_that_keep_it_to_itself(client: Client) -> None:
     answers = [client.ask(path, method="GET") for path in ("/", "/viewer.js", "/viewer.css", "/nothing")]
     answers += [client.ask("/api/sessions"), client.ask("/api/sessions", Host="x"), client.ask("/api/nothing")]
+    # What the server takes for no request before any of our code is asked.
+    answers += [client.ask("/", method="PUT"), client.ask("/" + "a" * 70_000, method="GET")]
     for _, _, headers in answers:
         assert headers["Cache-Control"] == "no-store"
         assert headers["X-Frame-Options"] == "DENY"
