@@ -75,7 +75,9 @@ def test_magics_that_are_allowed(kernel: LiveKernel, magic: str, shown: str) -> 
     assert shown in ran.stdout + ran.text
 
 
-@pytest.mark.parametrize("magic", ["%load_ext x", "%run x.py", "!ls", "%%bash\nls", "%env", "%cd ..", "%history", "%reset -f out"])
+@pytest.mark.parametrize(
+    "magic", ["%load_ext x", "%run x.py", "!ls", "%%bash\nls", "%env", "%cd ..", "%history", "%reset -f out"]
+)
 def test_magics_that_are_not(kernel: LiveKernel, magic: str) -> None:
     assert kernel.run(magic).codes == ["unsafe-magic"]
 
