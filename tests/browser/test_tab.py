@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import io
-import threading
 import time
 from collections.abc import Iterator
 
@@ -13,7 +11,7 @@ import pytest
 from asking_session import AskingSession, asking_session
 from PIL import Image
 from playwright.sync_api import BrowserContext, Locator, Page, expect
-from viewer_server import viewer_server
+from viewer_server import page_elsewhere, viewer_server
 
 from capkernel.broker.ledger import Origin
 from capkernel.policy.decision import AskPerson
@@ -257,33 +255,15 @@ def test_narrow_screens_need_no_scrolling_sideways(page: Page) -> None:
 
 def test_another_name_for_our_address_gets_nothing(page: Page, server: ViewerServer) -> None:
     """DNS rebinding. The same name reaches a server that does not look at whom it is asked as."""
-
-    class Careless(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<title>reached</title>")
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    careless = http.server.HTTPServer(("127.0.0.1", 0), Careless)
-    thread = threading.Thread(target=careless.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with page_elsewhere("<title>reached</title>") as careless:
         other = page.context.new_page()
-        other.goto(f"http://rebound.example:{careless.server_address[1]}/")
+        other.goto(careless.replace("127.0.0.1", "rebound.example"))
         assert other.title() == "reached"
         for path in ("/", "/viewer.js"):
             answer = other.goto(f"http://rebound.example:{server.port}{path}")
             assert answer is not None
             assert answer.status == 421
         assert other.locator(".card").count() == 0
-    finally:
-        careless.shutdown()
-        careless.server_close()
-        thread.join(10)
 
 
 def test_copy_takes_the_text_and_says_what_that_means(page: Page) -> None:
